@@ -5,7 +5,7 @@ import re
 from lightning_gpuprof.findings.model import Abstained, Finding, Range, Severity
 from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.records.schema import (
-    UNMARKED_STEPS,
+    UNTIMED_STEPS,
     Device,
     DeviceSample,
     OutsideSpan,
@@ -44,7 +44,7 @@ def every(steps, value, usual=0, *, first=0, count=100):
 
 def unmarked(steps, *, phase_ns=None, flagged=None):
     """Steps without marks, of which so much is known all the same."""
-    return OutsideSpan(UNMARKED_STEPS, 0, 0, phase_ns or {}, steps=steps, flagged=flagged or {})
+    return OutsideSpan(UNTIMED_STEPS, 0, 0, phase_ns or {}, steps=steps, flagged=flagged or {})
 
 
 def device_sample(samples=10, **fields):

@@ -1,4 +1,4 @@
-"""The figures to look at before and after a change, and which way each should go."""
+"""The figures to look at before and after a change, and their wanted directions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ _WANTED: dict[str, tuple[str, Wanted]] = {
 
 @dataclass(frozen=True)
 class BeforeAfter:
-    """A figure that both sides measured, and whether it went the way that is wanted."""
+    """A figure that both sides measured, and whether it changed in the wanted direction."""
 
     name: str
-    """It ends in the unit, unless the program recorded the value."""
+    """The name ends in the unit, unless the program recorded the value."""
     label: str
     wanted: Wanted
-    """`same` of a value that the program recorded."""
+    """The wanted direction; `same` for a value that the program recorded."""
     base: float
     new: float
     as_wanted: bool | None
-    """None where the figure did not change."""
+    """None if the figure did not change."""
 
     @property
     def diff_frac(self) -> float | None:

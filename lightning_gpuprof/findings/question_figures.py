@@ -50,7 +50,7 @@ def share(*phases: Phase) -> Figure:
 
     def value(inputs: FigureInputs) -> float | None:
         per_step = map(inputs.run.per_step, phases)
-        shares = [taken.frac for taken in per_step if taken is not None]
+        shares = [time.frac for time in per_step if time is not None]
         return sum(shares) if shares else None
 
     return value
@@ -142,11 +142,11 @@ def top_kernel(inputs: FigureInputs) -> float | None:
     """Return the share of the step in the longest kernel that is no matrix product."""
     if inputs.facts is None or not inputs.facts.analysis.kernels or not inputs.run.step_ns:
         return None
-    taken = Counter[str]()
+    kernel_ns = Counter[str]()
     for row in inputs.facts.analysis.kernels:
         if row.category not in (*MATRIX_CATEGORIES, "communication"):
-            taken[kernel_family(row.name)] += row.total_ns
-    longest_ns = max(taken.values(), default=0)
+            kernel_ns[kernel_family(row.name)] += row.total_ns
+    longest_ns = max(kernel_ns.values(), default=0)
     return min(1.0, longest_ns / inputs.facts.steps / inputs.run.step_ns)
 
 

@@ -21,8 +21,8 @@ from lightning_gpuprof.records.facts import Fact
 from lightning_gpuprof.records.lines import CompileEvent, HostLines, ModuleCalls, WorkerLines
 
 SCHEMA_VERSION = 2
-UNMARKED_STEPS = "unmarked_steps"
-"""`OutsideSpan.where` of the steps that were not marked, if only every n-th step is marked."""
+UNTIMED_STEPS = "unmarked_steps"
+"""`OutsideSpan.where` of steps that were not timed by phase, if only every n-th step is."""
 NOT_MEASURED = -1
 """In a device column: the step's device time is unknown, as its mark was lost or came too late."""
 
@@ -184,8 +184,8 @@ class StepsWindow(_Record, tag="steps"):
 class OutsideSpan(_Record, tag="outside"):
     """Wall time that belongs to no recorded step: before the first, between epochs, after the last.
 
-    If only every n-th step is marked, a span `unmarked_steps` stands for the other steps of a
-    window: `dur_ns` is their sum, and `phase_ns` is the part of it whose phase was measured.
+    If only every n-th step is timed by phase, a span `unmarked_steps` stands for the other steps of
+    a window: `dur_ns` is their sum, and `phase_ns` is the part of it whose phase was measured.
     """
 
     where: str
@@ -196,7 +196,7 @@ class OutsideSpan(_Record, tag="outside"):
     part_ns: dict[str, int] = {}
     """Time of named parts, by `<phase>/<name>`."""
     steps: int = 0
-    """How many steps were not marked."""
+    """How many steps were not timed by phase."""
     flagged: dict[str, int] = {}
     """How many of these steps have a `StepFlag`, by its name in lower case."""
     compiled_ns: list[int] = []

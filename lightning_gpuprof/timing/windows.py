@@ -8,7 +8,7 @@ from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.device_marks import device_marks
 from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
 from lightning_gpuprof.records.schema import (
-    UNMARKED_STEPS,
+    UNTIMED_STEPS,
     Column,
     OutsideSpan,
     StepFlag,
@@ -155,7 +155,7 @@ def untimed_span(
     charged_ns = charged.sum(axis=0)
     charged_ns[[slot.phase is Phase.OTHER for slot in slots[: len(charged_ns)]]] = 0
     cut = ChargedRows(named["start_ns"][:1], named["end_ns"][-1:], charged_ns[np.newaxis])
-    span = outside_span(Outside(UNMARKED_STEPS, cut), slots, origin_ns=origin_ns)
+    span = outside_span(Outside(UNTIMED_STEPS, cut), slots, origin_ns=origin_ns)
     dur_ns, flags = named["end_ns"] - named["start_ns"], named["flags"]
     span.dur_ns, span.steps = int(dur_ns.sum()), len(facts)
     span.flagged = {

@@ -11,7 +11,7 @@ from lightning_gpuprof.analysis.run.steady import steady_steps, step_flags
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.region import region
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import UNMARKED_STEPS, Note, OutsideSpan, StepFlag
+from lightning_gpuprof.records.schema import UNTIMED_STEPS, Note, OutsideSpan, StepFlag
 from lightning_gpuprof.timing import overhead, window_writer
 
 
@@ -65,7 +65,7 @@ def test_an_epochs_first_step_is_marked_always(planted, sparse):
 def test_validation_and_checkpoints_of_steps_without_marks_are_not_lost(planted, sparse, clock):
     session = sparse(val_check_interval=3).session
 
-    passed = [span for span in session.all(OutsideSpan) if span.where == UNMARKED_STEPS]
+    passed = [span for span in session.all(OutsideSpan) if span.where == UNTIMED_STEPS]
     assert passed
     assert Phase.OTHER.value not in {name for span in passed for name in span.phase_ns}
     spans = session.all(OutsideSpan)

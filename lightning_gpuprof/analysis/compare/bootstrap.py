@@ -10,11 +10,11 @@ Means = np.ndarray[tuple[int], np.dtype[np.float64]]
 """The mean step of every resample."""
 
 RESAMPLES = 2_000
-"""The 2.5 and 97.5 percentiles then vary by about a twentieth of the interval's width."""
+"""With this many, the 2.5 and 97.5 percentiles vary by a twentieth of the interval's width."""
 MAX_BLOCKS = 400
 MIN_BLOCKS = 8
 SEED = 20_260_101
-"""Fixed: the same two runs give the same answer."""
+"""A fixed seed, so that the same two runs always give the same answer."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def change_of_fit(base: WholeFit | None, new: WholeFit | None) -> Interval | Non
 
     Blocks of consecutive steps are drawn, because neighbours resemble each other and drawing
     single steps would make the interval too narrow. Of every other kind of time, as many values
-    are drawn as the fit has. None where either side has too few steps.
+    are drawn as the fit has. None if either side has too few steps.
     """
     if base is None or new is None or not base.step_ns:
         return None

@@ -16,8 +16,8 @@ from lightning_gpuprof.records.phases import Phase
 
 _T = TypeVar("_T")
 BATCH_TOLERANCE = 0.02
-"""Mean batch sizes that differ by more are different batch sizes; a difference within it may come
-from the shorter last batch of an epoch. Batch sizes that loaders were given need no tolerance."""
+"""Batch sizes differ if their means differ by more than this share. A smaller difference may come
+from the shorter last batch of an epoch. Batch sizes set in the loaders need no tolerance."""
 
 
 class Verdict(str, Enum):
@@ -31,7 +31,7 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """A figure of both runs; None on a side that lacks it."""
+    """A figure of both runs; None for a run that lacks it."""
 
     name: str
     base: float | None
@@ -39,17 +39,17 @@ class Change:
 
     @property
     def diff(self) -> float | None:
-        """New less base; None where a side lacks the figure."""
+        """New minus base; None if a run lacks the figure."""
         return None if self.base is None or self.new is None else self.new - self.base
 
     @property
     def diff_frac(self) -> float | None:
-        """The difference as a fraction of the base; None where that is 0 or a side lacks it."""
+        """The difference as a fraction of the base; None if that is 0 or a run lacks the figure."""
         return None if self.diff is None or not self.base else self.diff / self.base
 
     @property
     def shift(self) -> float:
-        """New less base, where a side that lacks the figure counts as 0."""
+        """New minus base; a run that lacks the figure counts as 0."""
         return (self.new or 0) - (self.base or 0)
 
 
@@ -75,7 +75,7 @@ class StepChanges(NamedTuple):
     p99_ns: Change
     max_ns: Change
     whole_fit_ns: Change
-    """The mean step with the time between epochs in it."""
+    """The mean step, including the time between epochs."""
     wall_ns: Change
     samples_per_s: Change
 
@@ -90,10 +90,10 @@ class MemoryChanges(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """New against base; times in ns per step, or per sample where `per_sample`.
+    """New against base; times are in ns per step, or per sample if `per_sample`.
 
     `change` is the mean steady step's change as a fraction: -0.2 is a fifth less time. `fit_change`
-    is that of the whole fit, with the time between epochs in it: it decides the verdict.
+    is the change of the whole fit, including the time between epochs; it decides the verdict.
     """
 
     verdict: Verdict
@@ -106,7 +106,7 @@ class Comparison:
     """Whether the steps of base and new are timed on the device's clock, because the host ran
     ahead of it. Phases are always timed on the host's."""
     traced_steps: tuple[int, int] | None
-    """Profiled steps of base and new that operators and kernels were recorded in."""
+    """How many profiled steps of base and new recorded operators and kernels."""
     steps: StepChanges
     phases: tuple[PhaseChange, ...]
     between: tuple[PhaseChange, ...]
@@ -114,7 +114,7 @@ class Comparison:
     operators: tuple[Change, ...]
     kernels: tuple[Change, ...]
     memory: MemoryChanges | None
-    """None where neither run recorded device memory."""
+    """None if neither run recorded device memory."""
     values: tuple[same.ValueCheck, ...]
     differs: tuple[same.Difference, ...]
 
@@ -125,24 +125,24 @@ class Comparison:
 
     @property
     def other_model(self) -> tuple[same.Difference, ...]:
-        """How the models differ. Where they do, the verdict does not judge a change of settings."""
+        """How the models differ. If they do, the verdict does not judge a change of settings."""
         return tuple(difference for difference in self.differs if difference.kind == "model")
 
 
 class _Side(NamedTuple):
-    """A run with what its times are divided by: 1, or its batch size where times are per sample."""
+    """A run and the divisor of its times: 1, or its batch size if times are per sample."""
 
     run: RunResults
     divisor: float
 
     def scaled(self, time_ns: float | None) -> float | None:
-        """Return a time divided; None where it was not measured."""
+        """Divide a time by the divisor; None if it was not measured."""
         return None if time_ns is None else time_ns / self.divisor
 
 
 def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Comparison:
     """Compare two runs."""
-    per_sample = _other_batch(base, new)
+    per_sample = _batch_sizes_differ(base, new)
     divisors = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
     sides = _Side(base, divisors[0]), _Side(new, divisors[1])
     fits = [_fit(run) for run in (base, new)]
@@ -178,7 +178,7 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
     )
 
 
-def _other_batch(base: RunResults, new: RunResults) -> bool:
+def _batch_sizes_differ(base: RunResults, new: RunResults) -> bool:
     a, b = base.batch_size, new.batch_size
     if a is None or b is None:
         return False
@@ -187,10 +187,10 @@ def _other_batch(base: RunResults, new: RunResults) -> bool:
 
 
 def _fit(run: RunResults) -> WholeFit | None:
-    """Return the whole fit, with steps on the device's clock where the host ran ahead of it.
+    """Return the whole fit, with steps on the device's clock if the host ran ahead of it.
 
-    What such a host waited for the device between epochs is then part of the steps already, and
-    is taken off the time between epochs.
+    Such a host waits for the device between epochs. On the device's clock this wait is part of the
+    steps, so it is subtracted from the time between epochs.
     """
     fit, device_ns, step_ns = run.whole_fit, run.device.dur_ns, run.step_ns
     if fit is None or device_ns is None or not run.by_device or len(device_ns) < MIN_BLOCKS:
@@ -205,7 +205,7 @@ def _fit(run: RunResults) -> WholeFit | None:
 
 
 def _scaled(change: Interval | None, divisors: Sequence[float]) -> Interval | None:
-    """Return a change of time per step as one of time divided on either side."""
+    """Convert a change of the time per step to a change of the divided times."""
     factor = divisors[0] / divisors[1]
     if change is None or factor == 1:
         return change
@@ -245,7 +245,7 @@ def _steps(base: _Side, new: _Side) -> StepChanges:
 def _both(
     base: _T | None, new: _T | None, read: Callable[[_T], float]
 ) -> tuple[float | None, float | None]:
-    """Read a figure of both sides; None where a side lacks what it is read from."""
+    """Read a figure of both sides; None for a side that lacks the object to read from."""
     return None if base is None else read(base), None if new is None else read(new)
 
 
@@ -272,7 +272,7 @@ def _between(base: _Side, new: _Side) -> tuple[PhaseChange, ...]:
 
 
 def _operators(side: _Side, facts: TraceFacts) -> dict[str, float]:
-    """Return the own time of every operator, per step or per sample."""
+    """Return the self time of every operator, per step or per sample."""
     return {op.name: op.self_ns / side.divisor for op in facts.operators.values()}
 
 

@@ -1,4 +1,4 @@
-"""What two runs have in common apart from time: losses and metrics by step, machine, settings."""
+"""Compares two runs apart from their times: losses and metrics by step, machine, settings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Literal
 from lightning_gpuprof.records.schema import RunStart, Scalars
 
 _Values = dict[int, float | None]
-"""By batch; None where the value was not finite in a record that does not say how."""
+"""Values by batch; None if a value was not finite and the record does not say how."""
 
 
 @dataclass(frozen=True)
@@ -17,18 +17,18 @@ class ValueCheck:
 
     name: str
     count: int
-    """Steps compared."""
+    """How many steps were compared."""
     max_diff: float
     """The largest difference, relative to the base's value."""
     first_step: int | None
-    """The first step at which they differ beyond the tolerance; None where none does."""
+    """The first step at which they differ beyond the tolerance; None if no step does."""
     last_base: float | None
-    """At the last step compared; None where that is not a finite number."""
+    """The value at the last compared step; None if it is not a finite number."""
     last_new: float | None
 
     @property
     def same(self) -> bool | None:
-        """Whether all differences are within the tolerance; None where no step was compared."""
+        """Whether all differences are within the tolerance; None if no step was compared."""
         return None if not self.count else self.first_step is None
 
 
@@ -37,16 +37,16 @@ def check_values(
 ) -> tuple[ValueCheck, ...]:
     """Compare every value that both runs recorded, batch by batch.
 
-    Batches count from the start of training, also in a resumed run. A value differs where the two
+    Batches count from the start of training, also in a resumed run. Two values differ if they
     are further apart than `tolerance` times the base's, or than `tolerance` itself near zero, or
-    where only one of them is a finite number.
+    if only one of them is a finite number.
     """
     old, now = _series(base), _series(new)
     return tuple(_check(name, old[name], now[name], tolerance) for name in old if name in now)
 
 
 def _series(records: Sequence[Scalars]) -> dict[str, _Values]:
-    """Return every recorded value by name and batch, NaN where it was not finite."""
+    """Return every recorded value by name and batch; NaN if it was not finite."""
     series: dict[str, _Values] = {}
     for record in records:
         for name, values in record.values.items():
@@ -105,7 +105,7 @@ Kind = Literal["machine", "versions", "model", "settings"]
 
 @dataclass(frozen=True)
 class Difference:
-    """A recorded fact of a run, such as its host or a setting, that is another in the other run.
+    """A recorded fact, such as the host or a setting, that differs between two runs.
 
     `base` and `new` are as the user's program gave them: text, numbers or booleans.
     """
@@ -117,7 +117,7 @@ class Difference:
 
 
 def differences(base: RunStart, new: RunStart) -> tuple[Difference, ...]:
-    """List the facts that differ between two runs, of those that both have recorded."""
+    """Return the facts that differ between two runs, among those that both recorded."""
     return tuple(
         fact
         for fact in _facts(base, new)
@@ -137,7 +137,7 @@ def _facts(base: RunStart, new: RunStart) -> Iterator[Difference]:
         yield Difference("versions", name, base.versions.get(name), new.versions.get(name))
     yield Difference("model", "class", base.model.get("class"), new.model.get("class"))
     shards, now = ((run.world_size, run.trainer.get("strategy")) for run in (base, new))
-    if shards == now:  # a rank counts its own parameters: of a sharded model, a part
+    if shards == now:  # a rank counts only its own part of the parameters of a sharded model
         counts = (base.model.get("parameters"), new.model.get("parameters"))
         yield Difference("model", "parameters", *counts)
     compiled = (base.model.get("compiled"), new.model.get("compiled"))

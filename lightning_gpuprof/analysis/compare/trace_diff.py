@@ -1,6 +1,6 @@
 """Differences between two traces: device time, kernels, categories, operators, copies, steps.
 
-Times and counts are compared per step where both traces have step marks, and in total where not.
+Times and counts are compared per step if both traces have step marks, and in total otherwise.
 Names are compared as recorded: a kernel that has another name in a new version of its library
 counts as a removed one and an added one.
 """
@@ -15,19 +15,19 @@ from msgspec.structs import fields
 from lightning_gpuprof.analysis.trace_tables import CopyRow, DeviceSplit, TimeSplit, TraceAnalysis
 
 SAME_FRAC = 0.01
-"""A row's time may differ by this share and count as the same: launches of one kernel on one
-device repeat within about a per cent."""
+"""Times that differ by less than this share count as the same: the times of one kernel on one
+device vary by about a per cent."""
 
 _Totals = Mapping[str, tuple[int, int]]
-"""Count and time by name."""
+"""Count and time of rows, by name."""
 
 
 class RowDiff(Struct, frozen=True):
     """A kernel, operator or other row of both traces, per step where both mark their steps.
 
     Args:
-        change: "added" or "removed" where a trace lacks the name; else by how the time differs,
-            where "same" is a difference within `SAME_FRAC`.
+        change: "added" or "removed" if one trace lacks the name, else how the time differs;
+            "same" is a difference within `SAME_FRAC`.
     """
 
     name: str
@@ -36,7 +36,7 @@ class RowDiff(Struct, frozen=True):
     base_ns: float
     test_ns: float
     delta_ns: float
-    """Test less base."""
+    """Test minus base."""
     change: Literal["added", "removed", "same", "slower", "faster"]
 
 
@@ -105,7 +105,7 @@ def _rows(base: _Totals, test: _Totals, steps: tuple[int, int]) -> tuple[RowDiff
 def _row(
     name: str, base_count: float, test_count: float, base_ns: float, test_ns: float
 ) -> RowDiff:
-    """Return a name's row, with how it changed: by time where both traces have the name."""
+    """Return a name's row, with how it changed: by its time if both traces have the name."""
     delta_ns = test_ns - base_ns
     change: Literal["added", "removed", "same", "slower", "faster"]
     if not base_count or not test_count:
@@ -151,7 +151,7 @@ def _totals(rows: Iterable[tuple[str, int, int]]) -> _Totals:
 
 
 def _gpu(base: DeviceSplit, test: DeviceSplit, *, per_step: bool) -> tuple[RowDiff, ...]:
-    """Compare whole steps, or from first to last event where a trace has no step marks."""
+    """Compare whole steps, or from first to last event if a trace has no step marks."""
     old = base if per_step else base.first_to_last or base
     new = test if per_step else test.first_to_last or test
     steps = (base.steps, test.steps) if per_step else (1, 1)

@@ -51,9 +51,9 @@ def compiling(session: Session, steady: Mask) -> Compiling | None:
     for record in session.all(CompileTime):
         dynamo_ns[record.step] += record.took_ns
     spans = session.all(OutsideSpan)
-    unmarked = [step_ns for span in spans for step_ns in span.compiled_ns]
+    untimed = [step_ns for span in spans for step_ns in span.compiled_ns]
     again = after & ~validating & compiled
-    count = int(again.sum()) + len(unmarked)
+    count = int(again.sum()) + len(untimed)
     others = set(numbers[~again].tolist())
     timed = [took_ns for step, took_ns in dynamo_ns.items() if step not in others]
     cost_ns: int | None = sum(timed)
@@ -61,7 +61,7 @@ def compiling(session: Session, steady: Mask) -> Compiling | None:
         # The profiler slows a step down too, so such steps are assumed to cost as the others do.
         undisturbed = again & ((flags & int(SLOWED_BY_MEASURING)) == 0)
         measured = undisturbed if undisturbed.any() else again
-        step_ns = np.append(dur[measured], unmarked).astype(np.int64)
+        step_ns = np.append(dur[measured], untimed).astype(np.int64)
         cost_ns = _above_median(step_ns, dur[steady & ~compiled], count)
     early = numbers[~after & ~validating].tolist()
     return Compiling(

@@ -51,7 +51,7 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
     excess = (wait - usual).clip(min=0) * first
     began_ns = int(session.columns["start_ns"][first][0])
     spans = [span for span in every_step.between_epochs(session) if span.start_ns >= began_ns]
-    unmarked = sum(span.steps for span in every_step.unmarked_spans(session))
+    untimed = sum(span.steps for span in every_step.untimed_spans(session))
     between = sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in spans)
     remade = sum(span.part_ns.get(REMADE, 0) for span in spans)
     again_ns = int(excess[first][1:].sum()) + between - remade
@@ -61,7 +61,7 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         count=int(first.sum()),
         again_ns=again_ns,
         remade_ns=remade,
-        steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + unmarked)),
+        steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + untimed)),
         error_frac=error_of_mean_frac(excess[first][1:]),
         slower_ns=int(slower.sum()),
     )

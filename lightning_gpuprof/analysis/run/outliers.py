@@ -5,7 +5,7 @@ from math import sqrt
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.every_step import unmarked_spans
+from lightning_gpuprof.analysis.run.every_step import untimed_spans
 from lightning_gpuprof.analysis.run.steady import BATCHES, median, step_flags
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
@@ -56,7 +56,7 @@ class Spikes:
     phase: Phase | None
     """The phase with most of the excess; None if there are no spikes."""
     gc_count: int
-    """Steps in which the garbage collector ran; the unmarked steps of a window count once."""
+    """Steps in which the garbage collector ran; the untimed steps of a window count once."""
     changed: PaceChange | None = None
     """Set if the high steps are all steps before, or after, some step: they are no spikes then."""
 
@@ -77,7 +77,7 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
     gc = Phase.GARBAGE_COLLECTION
     gc_ns = session.phase_ns(gc)
     collections = 0 if gc_ns is None else int(((gc_ns > 0) & steady).sum())
-    unmarked_collections = sum(1 for span in unmarked_spans(session) if span.phase_ns.get(gc.value))
+    untimed_collections = sum(1 for span in untimed_spans(session) if span.phase_ns.get(gc.value))
     excess_by_phase = {
         phase: int((column[high] - median(column[steady])).sum())
         for phase, column in columns.items()
@@ -89,7 +89,7 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
         excess_per_step_ns=excess_ns // steps,
         every_steps=_distance(numbers[high], numbers),
         phase=max(excess_by_phase, key=excess_by_phase.__getitem__) if count else None,
-        gc_count=collections + unmarked_collections,
+        gc_count=collections + untimed_collections,
         changed=_pace_change(high[steady], numbers[steady], session.columns["dur_ns"][steady]),
     )
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.every_step import Spread, timed_in_every_step
+from lightning_gpuprof.analysis.run.every_step import UntimedPhases, timed_in_every_step
 from lightning_gpuprof.analysis.run.steady import EARLY, error_of_mean_frac, median
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan
+from lightning_gpuprof.records.schema import UNTIMED_STEPS, OutsideSpan
 
 
 @dataclass(frozen=True)
@@ -15,17 +15,17 @@ class PerStep:
     """The time of a phase or part per steady step."""
 
     median_ns: int
-    """Of the marked steps."""
+    """Of the timed steps."""
     mean_ns: int
-    """Of all steps: the time in unmarked steps is estimated (`Spread`)."""
+    """Of all steps: the time in untimed steps is estimated (`UntimedPhases`)."""
     max_ns: int
-    """Of the marked steps."""
+    """Of the timed steps."""
     frac: float
     """The mean's share of the mean step."""
     early_ns: int
     """The median of the first `EARLY` steps, in or near which a trace is usually recorded."""
     active_frac: float
-    """The share of the marked steps in which it took any time."""
+    """The share of the timed steps in which it took any time."""
     error_frac: float = 0.0
     """Half the 90% interval of the mean, as a share of it."""
 
@@ -60,14 +60,14 @@ class Part:
     per_step: PerStep | None
 
 
-def phase_split(spread: Spread) -> dict[Phase, PhaseStats]:
+def phase_split(untimed: UntimedPhases) -> dict[Phase, PhaseStats]:
     """Divide the session's wall time into phases; phases that were not measured are left out."""
-    session = spread.session
+    session = untimed.session
     outside = _outside_by(session, parts=False)
     measured = [phase for phase in Phase if phase.value in session.start.phases]
     columns = {phase: session.phase_ns(phase) for phase in measured}
     totals = {
-        phase: _in_steps(phase.value, columns[phase], spread) + outside.get(phase.value, 0)
+        phase: _in_steps(phase.value, columns[phase], untimed) + outside.get(phase.value, 0)
         for phase in measured
     }
     whole = max(1, sum(totals.values()))
@@ -77,15 +77,15 @@ def phase_split(spread: Spread) -> dict[Phase, PhaseStats]:
             total_ns=totals[phase],
             outside_ns=outside.get(phase.value, 0),
             frac=totals[phase] / whole,
-            per_step=_per_step(phase.value, columns[phase], spread),
+            per_step=_per_step(phase.value, columns[phase], untimed),
         )
         for phase in measured
     }
 
 
-def part_split(spread: Spread) -> tuple[Part, ...]:
+def part_split(untimed: UntimedPhases) -> tuple[Part, ...]:
     """Return the named parts of all phases, those with the longest total first."""
-    session = spread.session
+    session = untimed.session
     outside = _outside_by(session, parts=True)
     columns = part_columns(session)
     parts = []
@@ -98,10 +98,10 @@ def part_split(spread: Spread) -> tuple[Part, ...]:
             Part(
                 phase=Phase(phase),
                 name=name,
-                total_ns=_in_steps(key, column, spread) + outside.get(key, 0),
+                total_ns=_in_steps(key, column, untimed) + outside.get(key, 0),
                 outside_ns=outside.get(key, 0),
                 active_steps=0 if column is None else int((column > 0).sum()),
-                per_step=_per_step(key, column, spread),
+                per_step=_per_step(key, column, untimed),
             )
         )
     return tuple(sorted(parts, key=lambda part: -part.total_ns))
@@ -116,20 +116,20 @@ def part_columns(session: Session) -> dict[str, Int64]:
     }
 
 
-def _per_step(key: str, column: Int64 | None, spread: Spread) -> PerStep | None:
+def _per_step(key: str, column: Int64 | None, untimed: UntimedPhases) -> PerStep | None:
     """Return the figures of a phase or part; `key` is `<phase>` or `<phase>/<name>`."""
-    session, steady = spread.session, spread.steady
+    session, steady = untimed.session, untimed.steady
     if column is None or not session.steps:
         return None
     chosen = column[steady]
-    unmarked_ns = spread.of(key, column)
+    untimed_ns = untimed.estimated_ns(key, column)
     if timed_in_every_step(key):
-        unmarked_ns += sum(_times(span, parts="/" in key).get(key, 0) for span in spread.spans)
-    total_ns = int(chosen.sum()) + unmarked_ns
-    steps_ns = int(session.columns["dur_ns"][steady].sum()) + spread.dur_ns
+        untimed_ns += sum(_times(span, parts="/" in key).get(key, 0) for span in untimed.spans)
+    total_ns = int(chosen.sum()) + untimed_ns
+    steps_ns = int(session.columns["dur_ns"][steady].sum()) + untimed.dur_ns
     return PerStep(
         median_ns=median(chosen),
-        mean_ns=round(total_ns / (len(chosen) + spread.steps)),
+        mean_ns=round(total_ns / (len(chosen) + untimed.steps)),
         max_ns=int(chosen.max()),
         frac=total_ns / max(1, steps_ns),
         early_ns=median(chosen[:EARLY]),
@@ -144,15 +144,15 @@ def _times(span: OutsideSpan, *, parts: bool) -> dict[str, int]:
 
 
 def _outside_by(session: Session, *, parts: bool) -> dict[str, int]:
-    """Sum up the time outside of marked steps by phase or part, as far as it was timed."""
+    """Sum up the time outside of timed steps by phase or part, as far as it was timed."""
     totals: dict[str, int] = {}
     for span in session.all(OutsideSpan):
         for name, ns in _times(span, parts=parts).items():
-            # `Spread` estimates what was not timed in unmarked steps.
-            if span.where != UNMARKED_STEPS or timed_in_every_step(name):
+            # `UntimedPhases` estimates the other phases of untimed steps.
+            if span.where != UNTIMED_STEPS or timed_in_every_step(name):
                 totals[name] = totals.get(name, 0) + ns
     return totals
 
 
-def _in_steps(key: str, column: Int64 | None, spread: Spread) -> int:
-    return 0 if column is None else int(column.sum()) + spread.of(key, column)
+def _in_steps(key: str, column: Int64 | None, untimed: UntimedPhases) -> int:
+    return 0 if column is None else int(column.sum()) + untimed.estimated_ns(key, column)

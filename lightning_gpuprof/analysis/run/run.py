@@ -9,7 +9,7 @@ from lightning_gpuprof.analysis.run import sessions
 from lightning_gpuprof.analysis.run.compiling import compile_results
 from lightning_gpuprof.analysis.run.device_use import device_results
 from lightning_gpuprof.analysis.run.epochs import epoch_times
-from lightning_gpuprof.analysis.run.every_step import Spread, every_step
+from lightning_gpuprof.analysis.run.every_step import UntimedPhases, every_step
 from lightning_gpuprof.analysis.run.loader_wait import loader_results
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.ranks.rank_results import rank_results
@@ -48,8 +48,8 @@ def analyze_run(
     chosen = sessions.choose_session(lowest_rank, session)
     on_ranks = sessions.same_session(recorded, chosen.start.session)
     steady = steady_steps(chosen)
-    spread = Spread(chosen, steady)
-    phases, parts = phase_split(spread), part_split(spread)
+    untimed = UntimedPhases(chosen, steady)
+    phases, parts = phase_split(untimed), part_split(untimed)
     every = every_step(chosen, steady)
     return RunResults(
         start=chosen.start,

@@ -58,7 +58,7 @@ class RunResults:
     parts: tuple[Part, ...] = ()
     """Named callbacks, loggers and regions within phases."""
     every: EveryStep | None = None
-    """All steps, including unmarked ones."""
+    """All steps, including untimed ones."""
     whole_fit: WholeFit | None = None
     steady_dur_ns: Int64
     """Durations of the steady steps, in step order."""
@@ -84,7 +84,7 @@ class RunResults:
 
     @property
     def step_ns(self) -> int | None:
-        """The mean steady step, marked or not, of which savings per step are a share.
+        """The mean steady step, timed by phase or not, of which savings per step are a share.
 
         It is on the device's clock if the device holds the host back and takes longer: in a short
         run, the host may have queued most steps before the device has done a good part of them.

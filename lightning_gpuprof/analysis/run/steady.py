@@ -97,12 +97,12 @@ class StepStats:
     count: int
     """All recorded steps."""
     ran: int
-    """All recorded and all unmarked steps."""
+    """All steps, timed by phase or not."""
     total_ns: int
     basis: str
     """"steady", or if there are too few steady steps "measured" (profiled ones too) or "all"."""
     dur: Distribution
-    """The mean is of unmarked steps too."""
+    """Of the steady steps; the mean includes untimed steps."""
     plain_p50_ns: int
     """The median without validation and checkpoints."""
     jitter_frac: float
@@ -136,7 +136,7 @@ def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None
 
     Args:
         session: The session.
-        mean_ns: The mean step with unmarked steps, if there are any.
+        mean_ns: The mean step, including untimed steps.
     """
     if not session.steps:
         return None

@@ -25,19 +25,19 @@ class Operator:
     self_ns: float
     device_total_ns: float | None
     repeated_calls: float = 0.0
-    """Passes of an autograd node after its first, where the trace has arrows."""
+    """Passes of an autograd node after its first pass, if the trace has arrows."""
     repeated_ns: float = 0.0
     backward_calls: float = 0.0
-    """Inside nodes of the autograd graph."""
+    """Calls inside nodes of the autograd graph."""
     backward_ns: float = 0.0
     update_calls: float = 0.0
-    """In an optimizer's update of the weights."""
+    """Calls in an optimizer's update of the weights."""
     update_self_ns: float = 0.0
 
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """The first device's time in one of the steps that its time split is of."""
+    """The first device's time per step, over the steps that its time split covers."""
 
     span_ns: float
     busy_ns: float
@@ -52,7 +52,7 @@ class TraceFacts:
     """The analysis of a trace, and its figures per profiled step.
 
     Args:
-        analysis: Without what rests on the device's times, where some of these cannot be.
+        analysis: The trace's analysis, without the device's times if some of them are impossible.
         host_scale: The steady step over the profiled step, at most 1: the profiler slows the host.
     """
 
@@ -68,7 +68,7 @@ class TraceFacts:
 
     @property
     def doubted(self) -> bool:
-        """Whether the device's times are impossible in part, and therefore not shown here."""
+        """Whether some of the device's times are impossible, so that all are left out here."""
         return bool(self.analysis.doubts)
 
     @property
@@ -93,11 +93,11 @@ class TraceFacts:
 
     @property
     def _device_steps(self) -> int:
-        """The steps that the device's time split and its idle time are of."""
+        """How many steps the device's time split and its idle time cover."""
         return (self.analysis.gpu.steps if self.analysis.gpu else 0) or self.steps
 
     def free_ns(self, step_ns: int) -> float:
-        """Return the part of a step in which the first device is idle: the most that can go."""
+        """Return the part of a step in which the first device is idle: the most to be saved."""
         return max(0.0, step_ns - (self.device_step.busy_ns if self.device_step else 0.0))
 
     def idle_ns(self, *causes: str) -> float | None:
@@ -117,7 +117,7 @@ class TraceFacts:
         return (total_ns - listed_ns + own_ns) / self.steps
 
     def syncs(self, kind: str | None = None) -> list[SyncCall]:
-        """Return the longest synchronizing calls (of a kind), without the profiler's own.
+        """Return the longest synchronizing calls (of one kind), without the profiler's own.
 
         The profiler's own calls lie outside of operators and of the marked steps.
         """
@@ -136,12 +136,12 @@ class TraceFacts:
 
     @property
     def lost_kernels(self) -> int:
-        """How many of them the trace lacks."""
+        """How many launched kernels the trace lacks."""
         return self.analysis.quality.lost_kernels
 
     @property
     def lost_kernels_frac(self) -> float | None:
-        """The share of launched kernels that the trace lacks; None where it has no launches."""
+        """The share of launched kernels that the trace lacks; None if it has no launches."""
         return self.lost_kernels / self.launches if self.launches else None
 
     def _operator(self, row: OperatorRow) -> Operator:
@@ -166,7 +166,7 @@ class TraceFacts:
 
 
 def trace_facts(run: RunResults) -> TraceFacts | None:
-    """Return the last analysed trace of the report's rank, or None where there is none."""
+    """Return the last analysed trace of the report's rank; None if there is none."""
     trace = last_analysed(run)
     if trace is None or trace.analysis is None or not trace.analysis.steps:
         return None
@@ -175,11 +175,13 @@ def trace_facts(run: RunResults) -> TraceFacts | None:
     # The median step without the growth of phases since the trace.
     steady = (run.steps.plain_p50_ns if run.steps else 0) - sum(grown_ns(run).values())
     scale = min(1.0, steady / median(traced)) if traced and steady > 0 else 1.0
-    return TraceFacts(analysis=_believed(trace.analysis), steps=len(marks), host_scale=scale)
+    return TraceFacts(
+        analysis=_without_doubtful_times(trace.analysis), steps=len(marks), host_scale=scale
+    )
 
 
-def _believed(analysis: TraceAnalysis) -> TraceAnalysis:
-    """Leave out all that rests on the device's times where some of them cannot be."""
+def _without_doubtful_times(analysis: TraceAnalysis) -> TraceAnalysis:
+    """Leave out everything that rests on the device's times if some of them are impossible."""
     if not analysis.doubts:
         return analysis
     operators = tuple(
@@ -214,9 +216,9 @@ def grown_ns(run: RunResults) -> dict[Phase, int]:
         return {}
     growing = {phase: run.per_step(phase) for phase in run.variation.growing}
     return {
-        phase: max(0, taken.median_ns - taken.early_ns)
-        for phase, taken in growing.items()
-        if taken is not None
+        phase: max(0, per_step.median_ns - per_step.early_ns)
+        for phase, per_step in growing.items()
+        if per_step is not None
     }
 
 
@@ -227,7 +229,7 @@ def is_early(run: RunResults) -> bool:
 
 
 def last_analysed(run: RunResults) -> TraceView | None:
-    """Return the last cycle of the lowest rank whose analysis is there, a sound one if possible."""
+    """Return the last analysed cycle of the lowest rank, if possible one without doubtful times."""
     analysed = [
         (trace, trace.analysis)
         for trace in run.traces

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.every_step import between_epochs, unmarked_spans
+from lightning_gpuprof.analysis.run.every_step import between_epochs, untimed_spans
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
@@ -59,19 +59,19 @@ def whole_fit(session: Session, steady: Mask) -> WholeFit | None:
     step_names = np.full(len(flags), PLAIN, dtype=object)
     for flag in RARE:
         step_names[(flags & int(flag)) != 0] = str(flag.name).lower()
-    unmarked, spans = unmarked_spans(session), between_epochs(session)
-    unmarked_steps = sum(span.steps for span in unmarked)
+    untimed, spans = untimed_spans(session), between_epochs(session)
+    untimed_steps = sum(span.steps for span in untimed)
     kinds: list[Kind] = []
-    ran = session.steps + unmarked_steps
+    ran = session.steps + untimed_steps
     for name in (str(flag.name).lower() for flag in RARE):
         values = dur_ns[step_names == name]
         if len(values):
-            count = len(values) + sum(span.flagged.get(name, 0) for span in unmarked)
-            kinds.append(Kind(name, values, count / (len(flags) + unmarked_steps)))
+            count = len(values) + sum(span.flagged.get(name, 0) for span in untimed)
+            kinds.append(Kind(name, values, count / (len(flags) + untimed_steps)))
     if (plain := dur_ns[step_names == PLAIN]).any():
-        # Most unmarked steps are plain, so these stand for the rest of the time of all steps.
-        whole_ns = int(dur_ns.sum()) + sum(span.dur_ns for span in unmarked)
-        rest_ns = whole_ns / (len(flags) + unmarked_steps) - WholeFit(tuple(kinds), {}).step_ns
+        # Most untimed steps are plain, so plain steps stand for the rest of all steps' time.
+        whole_ns = int(dur_ns.sum()) + sum(span.dur_ns for span in untimed)
+        rest_ns = whole_ns / (len(flags) + untimed_steps) - WholeFit(tuple(kinds), {}).step_ns
         kinds.insert(0, Kind(PLAIN, plain, max(0.0, rest_ns) / float(plain.mean())))
     for where in dict.fromkeys(span.where for span in spans):
         durations = [span.dur_ns - _own_ns(span) for span in spans if span.where == where]

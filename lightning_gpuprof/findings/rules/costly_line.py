@@ -81,23 +81,23 @@ def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
     devices = (
         facts.analysis.device.count if facts.analysis.device else 1
     )  # they work at the same time
-    taken = {
+    spent_ns = {
         name: (op.device_total_ns or 0.0) / devices if on_device else op.self_ns
         for name, op in by_name.items()
     }
-    name = max(taken, key=lambda name: taken[name], default=None)
-    if name is None or taken[name] < MIN_FRAC * step_ns:
+    name = max(spent_ns, key=lambda name: spent_ns[name], default=None)
+    if name is None or spent_ns[name] < MIN_FRAC * step_ns:
         return None
     op = facts.operators[name]
     row = next((row for row in operators().computing if name in row.operators), None)
     return Finding(
         severity=Severity.INFO,
-        title=f"{name} takes {duration(taken[name])} of each step "
-        f"({percent(taken[name] / step_ns)})",
+        title=f"{name} takes {duration(spent_ns[name])} of each step "
+        f"({percent(spent_ns[name] / step_ns)})",
         advice=f"It is called {op.calls:,.0f} times. {_advice(row)} "
         "GpuProfCallback(with_stack=True) names the line.",
         evidence={
-            "operator_ns": round(taken[name]),
+            "operator_ns": round(spent_ns[name]),
             "host_ns": round(op.self_ns),
             "calls_count": round(op.calls),
         },

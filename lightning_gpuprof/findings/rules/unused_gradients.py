@@ -69,9 +69,9 @@ def _frozen(names: list[str]) -> str:
     """Return the code that freezes modules."""
     if len(names) == 1:
         return f"{names[0]}.requires_grad_(False)"
-    rest = f"  # and {len(names) - MOST_FROZEN} more" if len(names) > MOST_FROZEN else ""
+    more = f"  # and {len(names) - MOST_FROZEN} more" if len(names) > MOST_FROZEN else ""
     shown = ", ".join(names[:MOST_FROZEN])
-    return f"for part in ({shown}):{rest}\n    part.requires_grad_(False)"
+    return f"for part in ({shown}):{more}\n    part.requires_grad_(False)"
 
 
 def _attribute(name: str) -> str:

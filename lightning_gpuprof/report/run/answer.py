@@ -8,7 +8,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.findings.questions import Answer, State, first_to_look_at
-from lightning_gpuprof.records.schema import UNMARKED_STEPS
+from lightning_gpuprof.records.schema import UNTIMED_STEPS
 from lightning_gpuprof.report.document import Figure, Figures, Section, Text, Verdict
 from lightning_gpuprof.report.finding_cards import certainty, finding_card
 from lightning_gpuprof.report.run.limit import busy_figure, host_line, waiting_side
@@ -40,7 +40,7 @@ def session_line(run: RunResults) -> str:
     session = f", session {run.start.session}" if len(run.sessions) > 1 else ""
     count = run.steps.count if run.steps else 0
     steps = "1 step" if count == 1 else f"{count} steps"
-    if run.end is not None and any(kind.where == UNMARKED_STEPS for kind in run.outside):
+    if run.end is not None and any(kind.where == UNTIMED_STEPS for kind in run.outside):
         steps = f"{run.end.steps} steps ({count} timed by phase)"
     return f"{run.start.stage}{session}, {status}{ranks}, {steps} in {duration(run.wall.wall_ns)}"
 

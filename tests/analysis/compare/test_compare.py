@@ -6,7 +6,7 @@ from lightning_gpuprof.analysis.compare.compare import Verdict, compare
 from lightning_gpuprof.analysis.compare.same import check_values
 from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
 from lightning_gpuprof.records.schema import (
-    UNMARKED_STEPS,
+    UNTIMED_STEPS,
     Device,
     OutsideSpan,
     Scalars,
@@ -97,7 +97,7 @@ class TestVerdict:
         assert not both(analyze, base, new).per_sample
 
     def test_the_change_is_of_all_steps_also_where_few_were_marked(self, analyze):
-        rest = OutsideSpan(UNMARKED_STEPS, 0, 900 * 6 * MS, phase_ns={}, steps=900)
+        rest = OutsideSpan(UNTIMED_STEPS, 0, 900 * 6 * MS, phase_ns={}, steps=900)
         base, new = {"phases": {"forward": noisy(10)}}, {"phases": {"forward": noisy(5, seed=1)}}
         result = both(analyze, base, {**new, "records": [rest]})
         mean = result.steps.mean_ns

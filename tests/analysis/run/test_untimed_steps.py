@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from lightning_gpuprof.analysis.run.every_step import Spread, every_step
+from lightning_gpuprof.analysis.run.every_step import UntimedPhases, every_step
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.sessions import wall_time
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
@@ -12,7 +12,7 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import (
     SCHEMA_VERSION,
-    UNMARKED_STEPS,
+    UNTIMED_STEPS,
     OutsideSpan,
     RunEnd,
     RunStart,
@@ -35,7 +35,7 @@ def session():
         "part/callbacks/EMA": [10, 10],
     }
     span = OutsideSpan(
-        where=UNMARKED_STEPS,
+        where=UNTIMED_STEPS,
         start_ns=100,
         dur_ns=850,
         phase_ns={"validation": 50},
@@ -58,7 +58,7 @@ def steady(session):
 
 
 def test_what_is_not_known_by_phase_is_spread_as_in_the_marked_steps(session, steady):
-    phases = phase_split(Spread(session, steady))
+    phases = phase_split(UntimedPhases(session, steady))
 
     assert {phase: stats.total_ns for phase, stats in phases.items()} == {
         Phase.FORWARD: 300,
@@ -87,7 +87,7 @@ def with_unmarked(session, **changed):
 def test_means_are_of_all_steps_and_add_up_to_the_mean_step(session, steady):
     # The eight others take 50 ns each, beside a validation of 50 in one of them.
     quicker = with_unmarked(session, dur_ns=450)
-    every, phases = every_step(quicker, steady), phase_split(Spread(quicker, steady))
+    every, phases = every_step(quicker, steady), phase_split(UntimedPhases(quicker, steady))
 
     assert every.step_ns == (2 * 100 + 450) / 10
     assert step_stats(quicker, every.step_ns).dur.mean_ns == 65
@@ -97,7 +97,7 @@ def test_means_are_of_all_steps_and_add_up_to_the_mean_step(session, steady):
     assert sum(mean.mean_ns for mean in means.values()) == 65
     assert means[Phase.VALIDATION].mean_ns == every.mean_ns(Phase.VALIDATION) == 5
     assert (
-        part_split(Spread(quicker, steady))[0].per_step.mean_ns
+        part_split(UntimedPhases(quicker, steady))[0].per_step.mean_ns
         == means[Phase.CALLBACKS].mean_ns
         == 6
     )
@@ -112,7 +112,7 @@ def test_the_first_step_of_an_epoch_is_no_sample_of_steps_without_marks(session,
     begun = replace(session, columns=columns)
 
     assert (
-        phase_split(Spread(begun, steady))[Phase.FORWARD].per_step.mean_ns
+        phase_split(UntimedPhases(begun, steady))[Phase.FORWARD].per_step.mean_ns
         == (30 + 1_000 + 8 * 30) / 10
     )
 
@@ -130,10 +130,10 @@ def test_the_programs_own_calls_of_a_logger_are_known_of_marked_steps_alone(sess
         replace(session, columns=columns, start=start), dur_ns=800, phase_ns={"logging": 80},
         part_ns={"logging/CSVLogger": 80},
     )  # fmt: skip
-    spread = Spread(logged, steady)
-    phases = phase_split(spread)
+    untimed = UntimedPhases(logged, steady)
+    phases = phase_split(untimed)
 
-    assert {part.name: (part.per_step.mean_ns, part.total_ns) for part in part_split(spread)} == {
+    assert {part.name: (part.per_step.mean_ns, part.total_ns) for part in part_split(untimed)} == {
         "experiment.add_image": (20, 200),
         "CSVLogger": (10, 100),
         "EMA": (10, 100),
