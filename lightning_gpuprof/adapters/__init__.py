@@ -1,1 +1,4 @@
-"""The only places that name private parts of torch or Lightning, with versions and fallback."""
+"""Adapters: the only modules that name private parts of torch or Lightning.
+
+Every adapter states the versions that have these names, and what happens without them.
+"""

@@ -1,8 +1,8 @@
-"""The table from the actions of the Trainer's profiler to phases and to events of the loop.
+"""Maps the actions of the Trainer's profiler to phases and to loop events.
 
-The names are Lightning's, seen in Lightning 2.4 to 2.6: `[Callback]<state key>.<hook>`,
-`[LightningModule]<class>.<hook>`, `[Strategy]<class>.<hook>`, a bare name, or a loop's, such as
-`[_TrainingEpochLoop].train_dataloader_next`. An unknown action is an action of the program's own.
+The names of actions are those of Lightning 2.4 to 2.6: `[Callback]<state key>.<hook>`,
+`[LightningModule]<class>.<hook>`, `[Strategy]<class>.<hook>`, a bare name, or that of a loop, such
+as `[_TrainingEpochLoop].train_dataloader_next`. An unknown action belongs to the program itself.
 """
 
 import re
@@ -16,7 +16,7 @@ from lightning_gpuprof.records.phases import Phase
 
 
 class LoopEvent(Enum):
-    """What an action says of the course of a loop: where steps, epochs and the run begin or end."""
+    """An action at which a step, an epoch or the run begins or ends."""
 
     FETCH = "fetch"
     BATCH = "batch"
@@ -28,7 +28,7 @@ class LoopEvent(Enum):
 
 
 class Action(NamedTuple):
-    """A name that the Trainer's profiler was asked to time, in its parts."""
+    """The name of an action of the Trainer's profiler, split."""
 
     kind: str
     """Callback, LightningModule, Strategy, ...; empty for a bare name."""
@@ -72,7 +72,7 @@ PHASES: dict[str, tuple[Phase, bool]] = {
     for name in names
 }
 """By hook or bare name: the phase, and whether the action is also a named part of that phase.
-Callbacks' hooks are not looked up here; other hooks of the module are parts of `other`."""
+Hooks of callbacks are not looked up here. Other hooks of the module are parts of `other`."""
 
 LOOP_EVENTS: dict[str, LoopEvent] = {
     FETCH_ACTION: LoopEvent.FETCH,
@@ -83,7 +83,7 @@ LOOP_EVENTS: dict[str, LoopEvent] = {
     "on_train_end": LoopEvent.END,
 }
 _EVALUATIONS = {"val": "validation", "test": "test", "predict": "predict"}
-for _fetch, _hook in _EVALUATIONS.items():  # a validation inside a fit has none of them
+for _fetch, _hook in _EVALUATIONS.items():  # these are not used for a validation inside a fit
     LOOP_EVENTS |= {
         f"{_fetch}_next": LoopEvent.FETCH,
         f"{_hook}_step": LoopEvent.BATCH,
@@ -95,7 +95,7 @@ for _fetch, _hook in _EVALUATIONS.items():  # a validation inside a fit has none
 
 EXCEPTION_HOOK = "on_exception"
 ENDS = ("run_training_epoch", EXCEPTION_HOOK, "teardown")
-"""Actions after which a fit may be over: those of an epoch, of an error and of the end of a fit."""
+"""Actions after which a fit may be over: the end of an epoch, an exception, and the teardown."""
 
 
 def parse_action(name: str) -> Action:
@@ -111,7 +111,7 @@ def parse_action(name: str) -> Action:
 
 
 def phase_of(action: Action) -> tuple[Phase, str | None] | None:
-    """Return an action's phase and part; None for a name that is not Lightning's."""
+    """Return the phase and part of an action; None if the action is the program's own."""
     entry = PHASES.get(action.name)
     if entry is not None:
         phase, is_part = entry
@@ -132,7 +132,10 @@ def class_of_state_key(state_key: str) -> str:
 
 
 def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
-    """Return a callback's name, numbered where several share a class; tell if it checkpoints."""
+    """Return the name of a callback, and whether it saves checkpoints.
+
+    The name is that of the class, with a number from the second callback of the same class on.
+    """
     count: Counter[str] = Counter()
     for callback in callbacks:
         name = type(callback).__name__
@@ -144,9 +147,10 @@ def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
 
 
 def is_idle(trainer: Any, action: Action) -> bool:
-    """Tell whether an action runs a hook that the program has left as Lightning has it, empty.
+    """Return whether an action runs an empty hook, which the program does not override.
 
-    `transfer_batch_to_device` counts, too: its time is that of `batch_to_device` around it.
+    `transfer_batch_to_device` counts as such a hook too, since `batch_to_device` around it has the
+    same time.
     """
     name = action.name
     if name in _BATCH_TRANSFER and action.kind == "LightningModule":

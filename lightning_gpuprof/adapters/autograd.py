@@ -1,6 +1,6 @@
-"""Calls at the end of a backward pass, and what anomaly detection leaves in a graph.
+"""Calls at the end of a backward pass, and the trace of anomaly detection in a graph.
 
-Private name, seen in torch 2.2 to 2.13; it is what DDP uses. Without it nothing is called:
+Private name in torch 2.2 to 2.13, which DDP uses too. Without it nothing is called:
     torch.autograd.Variable._execution_engine.queue_callback
 """
 
@@ -12,11 +12,11 @@ import torch
 from lightning_gpuprof.adapters.names import reach
 
 STACK_OF_NODE = "traceback_"
-"""Key of a node's metadata under which anomaly detection keeps the stack that made it."""
+"""The key of a node's metadata under which anomaly detection stores the stack that created it."""
 
 
 def at_end_of_backward(call: Callable[[], None]) -> bool:
-    """Call a function as the backward pass that runs now ends; False where torch cannot."""
+    """Call a function at the end of the running backward pass. Return whether torch can do so."""
     queue: Any = reach(torch.autograd, "Variable._execution_engine.queue_callback")
     if queue is None:
         return False

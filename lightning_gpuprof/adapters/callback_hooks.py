@@ -1,6 +1,6 @@
-"""The hooks of a Lightning callback, by their names.
+"""The names of the hooks of a Lightning callback.
 
-All are public, seen in Lightning 2.4 to 2.6; they are taken from the class `Callback` itself.
+All of them are public in Lightning 2.4 to 2.6, and are read from the class `Callback` itself.
 """
 
 from lightning_gpuprof.adapters.lightning import Callback
@@ -16,12 +16,12 @@ BEFORE_BACKWARD, AFTER_BACKWARD = "on_before_backward", "on_after_backward"
 
 
 def has_hook(callback: Callback, hook: str) -> bool:
-    """Tell whether a callback's class has a hook of its own."""
+    """Return whether the class of a callback overrides a hook."""
     return getattr(type(callback), hook, None) is not getattr(Callback, hook, None)
 
 
 def hook_in(stage: str, hook: str) -> str:
-    """Return the hook of an evaluation that takes the place of a hook of training.
+    """Return the hook of a stage that corresponds to a hook of training.
 
     >>> hook_in("validate", "on_train_batch_end"), hook_in("fit", "on_train_start")
     ('on_validation_batch_end', 'on_train_start')

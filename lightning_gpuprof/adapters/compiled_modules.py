@@ -1,10 +1,10 @@
-"""Modules that torch.compile has compiled, and their names.
+"""Recognizes modules that torch.compile has compiled, and names modules without its wrappers.
 
-Private names, seen in torch 2.2 to 2.13 and Lightning 2.4 to 2.6; without them a compiled module
-counts as not compiled:
-    torch._dynamo.OptimizedModule, by its class's name, and its _orig_mod
+Private names in torch 2.2 to 2.13 and Lightning 2.4 to 2.6. Without them a compiled module counts
+as not compiled:
+    torch._dynamo.OptimizedModule, by the name of the class, and its _orig_mod
     torch.nn.Module._compiled_call_impl: set by `module.compile()`
-    LightningModule._compiler_ctx: set where a whole LightningModule is compiled
+    LightningModule._compiler_ctx: set if a whole LightningModule is compiled
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ _WRAPPED = "_orig_mod"
 
 
 def is_compiled(module: Any) -> bool:
-    """Tell whether a module itself is compiled, whichever way."""
+    """Return whether a module itself is compiled, in any way."""
     return (
         is_kind(module, "OptimizedModule")
         or is_compiled_whole(module)
@@ -26,12 +26,12 @@ def is_compiled(module: Any) -> bool:
 
 
 def is_compiled_whole(module: Any) -> bool:
-    """Tell whether Lightning trains a LightningModule that is compiled as a whole."""
+    """Return whether a LightningModule is compiled as a whole."""
     return getattr(module, "_compiler_ctx", None) is not None
 
 
 def modules_by_name(model: Module) -> dict[str, Module]:
-    """Return a model's modules, a compiled wrapper in the place of the module in it."""
+    """Return the modules of a model by name. A compiled wrapper stands for the module in it."""
     named = model.named_modules(remove_duplicate=False)
     return {
         name.replace(f"{_WRAPPED}.", ""): module
@@ -41,7 +41,7 @@ def modules_by_name(model: Module) -> dict[str, Module]:
 
 
 def is_inside_compiled(model: Module, name: str) -> bool:
-    """Tell whether hooks on a module would be compiled into a graph, or break it."""
+    """Return whether hooks on a module would be compiled into a graph, or break it."""
     if is_compiled_whole(model):
         return True
     module: Any = model

@@ -1,10 +1,12 @@
 """Makes CPU operators save the tensors that the same operators save on CUDA.
 
 Fake tensors on the device "cuda" need a CUDA build of torch. Fake CPU tensors do not, but a few of
-their operators save other tensors for backward. While `cuda_rules()` is entered these follow CUDA:
-dropout keeps a bool mask, attention is fused, and autocast widens the operators of CUDA's float32
-list. Kernel workspaces are not counted. Private names of torch 2.1 to 2.13; the one caller runs in
-a child process of `plan`, so a missing name costs a prediction, never a training run.
+their operators save other tensors for backward. Inside `cuda_rules()` these operators do as on
+CUDA: dropout saves a bool mask, attention is fused, and autocast widens the operators of CUDA's
+float32 list. The workspaces of kernels are not counted.
+
+The private names are in torch 2.1 to 2.13. This module only runs in a child process of `plan`, so
+that a missing name costs a prediction, but never a training run.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +38,7 @@ _FLOAT32_DTYPE_OPS = (
 
 @contextmanager
 def cuda_rules() -> Iterator[None]:
-    """Let CPU operators save what CUDA's save; process-wide while entered."""
+    """Let CPU operators save what those of CUDA save. This affects the whole process."""
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     try:
         _put(library, "dropout", _dropout, "AutogradCPU")
@@ -56,7 +58,7 @@ def _operator(name: str) -> Any:
 
 
 def _put(library: Any, name: str, kernel: Callable[..., Any], key: str) -> None:
-    # Operators that CPU autocast lists itself stay: both lists agree on them.
+    # An operator that CPU autocast lists itself is left as it is, since both lists agree on it.
     if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key):
         library.impl(name, kernel, key)
 
@@ -107,7 +109,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Keep query, key, value, output and one float per row, as flash and efficient kernels do."""
+    """Save query, key, value, output and one float per row, as the fused kernels of CUDA do."""
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
         key, value = key.repeat_interleave(times, -3), value.repeat_interleave(times, -3)

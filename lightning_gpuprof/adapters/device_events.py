@@ -1,10 +1,10 @@
-"""Timing events of a device, never waited for, and its numbers in NVML and AMD SMI.
+"""Timing events of a device, and the numbers of the device in NVML and AMD SMI.
 
-Private names, seen in torch 2.2 to 2.13; without the second the stream is asked for each time:
-    the base class of torch.cuda.Event, whose methods do the work
-    torch._C._cuda_getCurrentStream: the current stream's number, without an object for it
-    torch.cuda._get_nvml_device_index, ._get_amdsmi_device_index (2.4): without them there are no
-        readings of the device, for the readers' own numbers count devices that are hidden
+Private names in torch 2.2 to 2.13, and what happens without them:
+    the base class of torch.cuda.Event, whose methods do the work: the class itself is used
+    torch._C._cuda_getCurrentStream, the number of the current stream: every event takes longer
+    torch.cuda._get_nvml_device_index, ._get_amdsmi_device_index (2.4): the device is not read,
+        since NVML and AMD SMI also count devices that are hidden from torch
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ import torch
 
 
 class DeviceEvents:
-    """`torch.cuda` events, on CUDA and HIP alike: torch gives both the same names.
+    """The timing events of a CUDA or HIP device, which nobody waits for.
 
-    Events are made of the base class of `torch.cuda.Event`, whose methods only hand calls on.
+    They are objects of the base class of `torch.cuda.Event`, whose own methods only hand calls on.
     """
 
     def __init__(
@@ -29,21 +29,21 @@ class DeviceEvents:
         self._index, self._cuda = device.index, cuda
         base = cuda.Event.__base__
         self._event = cuda.Event if base is object else base
-        # Without an index it is the current device, whose number the quick way does not look up.
+        # Without an index this is the current device, for which `stream_number` cannot be used.
         self._number = None if device.index is None else stream_number
         self._stream: Any = None
         self._number_of_stream: object = None
 
     def new_event(self) -> Any:
-        """Return an event that can take a time."""
+        """Return a new timing event."""
         return self._event(enable_timing=True)
 
     def record(self, event: Any) -> bool:
-        """Queue the event on the current stream; False, and nothing queued, during a capture."""
+        """Queue the event on the current stream; return False if a graph is being captured."""
         if self._cuda.is_current_stream_capturing():
             return False
-        # torch makes a new object at each call of `current_stream`, which takes several times as
-        # long as everything else here: it is called only where another stream is current.
+        # `current_stream` creates a new object at every call, which takes several times as long as
+        # all the rest here. Therefore it is called only when another stream has become current.
         current = None if self._number is None else self._number(self._index)
         if current is None or current != self._number_of_stream:
             self._stream = self._cuda.current_stream(self._index)
@@ -52,15 +52,15 @@ class DeviceEvents:
         return True
 
     def query(self, event: Any) -> bool:
-        """Tell whether the device has passed the event, without waiting for it."""
+        """Return whether the device has passed the event. Never waits."""
         return bool(event.query())
 
     def capturing(self) -> bool:
-        """Tell whether a graph is captured: events would be part of it, queries end it."""
+        """Return whether a graph is being captured, which an event would join and a query end."""
         return bool(self._cuda.is_current_stream_capturing())
 
     def elapsed_ns(self, earlier: Any, later: Any) -> int | None:
-        """Return the device's time between two events; None where the later has not passed."""
+        """Return the device's time between two events; None before it has passed the later one."""
         return round(earlier.elapsed_time(later) * 1e6) if later.query() else None
 
 
@@ -72,10 +72,10 @@ def device_events(device: torch.device) -> DeviceEvents | None:
 
 
 def nvml_index(device: torch.device) -> int:
-    """Return NVML's number of a device, whatever CUDA_VISIBLE_DEVICES hides."""
+    """Return NVML's number of a device, which counts devices that CUDA_VISIBLE_DEVICES hides."""
     return int(torch.cuda._get_nvml_device_index(device))
 
 
 def amdsmi_index(device: torch.device) -> int:
-    """Return AMD SMI's number of a device, whatever HIP_VISIBLE_DEVICES hides."""
+    """Return AMD SMI's number of a device, which counts devices that HIP_VISIBLE_DEVICES hides."""
     return int(torch.cuda._get_amdsmi_device_index(device))

@@ -1,8 +1,8 @@
-"""What torch.compile has compiled and says of it, from the counters of `torch._dynamo`.
+"""Reads from `torch._dynamo` what torch.compile has compiled, and its reasons.
 
-Nothing here imports dynamo, which takes a second: a program that compiles has imported it.
+Nothing here imports dynamo, since that takes a second. A program that compiles has imported it.
 
-Private names, seen in torch 2.2 to 2.13. Without them no compilation is noticed:
+Private names in torch 2.2 to 2.13. Without them no compilation is noticed:
     torch._dynamo.utils.counters, .cumulative_time_spent_ns (torch 2.7)
     torch._dynamo.utils.graph_break_reasons (reason, user_stack), .guard_failures (by code object)
 """
@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lambda: False)
-"""Whether torch.compile traces the code that asks. torch has it from 2.3 on, and traces it as a
-constant; before, a program's regions are traced as any other code."""
+"""Returns whether torch.compile is tracing the calling code. It exists from torch 2.3 on, which
+traces it as a constant. Before, the regions of a program are traced like any other code."""
 
 _COMPILATIONS = ("entire_frame_compile", "entire_backward_compile")
-"""The timed events that are inside of no other."""
+"""The timed events of dynamo that are not inside another event."""
 _MODULES = sys.modules
 
 
@@ -35,12 +35,13 @@ def compiled() -> int:
 
 
 Event = tuple[str, str, list[tuple[str, int, str]]]
-"""GRAPH_BREAK or RECOMPILATION, dynamo's words, and the stack's files, lines and functions."""
+"""`GRAPH_BREAK` or `RECOMPILATION`, dynamo's text, and the files, lines and functions of the
+stack."""
 GRAPH_BREAK, RECOMPILATION = "graph break", "recompilation"
 
 
 def events() -> Iterator[Event]:
-    """Yield dynamo's graph breaks and recompilations so far; it lists some of them twice."""
+    """Yield all graph breaks and recompilations so far. Dynamo lists some of them twice."""
     utils = _MODULES.get("torch._dynamo.utils")
     for graph_break in list(getattr(utils, "graph_break_reasons", ())):
         frames = graph_break.user_stack
@@ -53,6 +54,6 @@ def events() -> Iterator[Event]:
 
 
 def spent_ns() -> int:
-    """Return the time of compiling since dynamo's last reset; 0 where dynamo does not say."""
+    """Return the time spent compiling since dynamo's last reset; 0 before torch 2.7."""
     times = getattr(_MODULES.get("torch._dynamo.utils"), "cumulative_time_spent_ns", {})
     return sum(int(times.get(event, 0)) for event in _COMPILATIONS)

@@ -1,7 +1,7 @@
-"""torch's fake tensors, which have shapes and no data, and the identity of storages.
+"""Fake tensors of torch, which have shapes but no data, and the identity of storages.
 
-Private names of torch 2.1 to 2.13: `torch._subclasses.fake_tensor`, `UntypedStorage._cdata`,
-`Tensor._indices` and `_values`, which need no coalesced tensor.
+Private names in torch 2.1 to 2.13: `torch._subclasses.fake_tensor`, `UntypedStorage._cdata`, and
+`Tensor._indices` and `_values`, which also work for a sparse tensor that is not coalesced.
 """
 
 import copy
@@ -12,7 +12,7 @@ import torch
 
 
 def fake_tensors() -> AbstractContextManager[Any]:
-    """Return the mode under which new tensors have shapes and no data."""
+    """Return the mode in which new tensors have shapes but no data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     # Tensors that a model brings in from outside (numpy, a file) become fakes on first use.
@@ -21,30 +21,30 @@ def fake_tensors() -> AbstractContextManager[Any]:
 
 
 def faked(model: torch.nn.Module, fakes: Any) -> torch.nn.Module:
-    """Return the model with fake parameters and buffers; the given model keeps its real tensors."""
+    """Return a copy of a model with fake parameters and buffers."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     tensors = [*model.parameters(), *model.buffers()]
     if all(isinstance(tensor, FakeTensor) for tensor in tensors):
         return model
-    # `deepcopy` takes the tensors from this dict, so no data is copied.
+    # `deepcopy` takes the tensors from this dict, so that no data is copied.
     return copy.deepcopy(model, {id(tensor): _fake(tensor, fakes) for tensor in tensors})
 
 
 def value_errors() -> tuple[type[Exception], ...]:
-    """Return the errors by which a fake tensor refuses to give its value."""
+    """Return the errors that a fake tensor raises if its value is needed."""
     from torch._subclasses import fake_tensor
 
     return fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException
 
 
 def storage_id(storage: torch.UntypedStorage) -> int:
-    """Return a number that no other living storage has; also of a fake one."""
+    """Return a number that no other existing storage has, real or fake."""
     return int(storage._cdata)
 
 
 def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
-    """Return a tensor's storages: two of a sparse one, none of other layouts."""
+    """Return the storages of a tensor: two of a sparse COO tensor, none of other sparse layouts."""
     if tensor.layout is torch.strided:
         return [tensor.untyped_storage()]
     parts = [tensor._indices(), tensor._values()] if tensor.layout is torch.sparse_coo else []

@@ -1,15 +1,14 @@
-"""Names of functions and files of Lightning and torch by which frames on a stack are known.
+"""Names of functions and files of Lightning and torch, by which stack frames are recognized.
 
-Public and private names, seen in torch 2.2 to 2.13 and Lightning 2.4 to 2.6. Where one is missing,
-lines are still named, but without the phase, the hook, the module's call or the worker that they
-are in.
+Public and private names in torch 2.2 to 2.13 and Lightning 2.4 to 2.6. If a name is missing, lines
+are still found, but without their phase, hook, module call or worker.
 """
 
 from lightning_gpuprof.records.phases import Phase
 
 LIGHTNING_PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
 TENSOR_PACKAGES = ("torch", *LIGHTNING_PACKAGES)
-"""Packages that compute with tensors: their calls are operators, the model's own."""
+"""Packages that compute with tensors, so that calls of them count as the model's operators."""
 
 CALLBACK_HOOKS = "_call_callback_hooks"
 MODULE_HOOK = "_call_lightning_module_hook"
@@ -32,7 +31,8 @@ PHASE_BY_HOOK = {
     "on_before_batch_transfer": Phase.HOST_TO_DEVICE,
     "on_after_batch_transfer": Phase.HOST_TO_DEVICE,
 }
-"""Hooks of the module, and the Strategy's methods around them: the user's functions, too."""
+"""Hooks of the module, including those that the user overrides, and the strategy's methods around
+them."""
 PHASE_BY_LIGHTNING_FUNCTION = {
     CALLBACK_HOOKS: Phase.CALLBACKS,
     MODULE_HOOK: Phase.OTHER,
@@ -49,7 +49,8 @@ PHASE_BY_LIGHTNING_FILE = {
 TRAINING_LOOP = ("advance", "on_advance_end")
 """Functions of Lightning's loop over training batches."""
 EVALUATION_LOOP = ("run", "on_run_end")
-"""Functions of its loops over an evaluation's batches, and of what follows the last one."""
+"""Functions of Lightning's loops over an evaluation's batches, and of what follows the last
+batch."""
 LOOPS = {
     "training_epoch_loop.py": TRAINING_LOOP,
     "evaluation_loop.py": EVALUATION_LOOP,
@@ -57,19 +58,20 @@ LOOPS = {
 }
 
 MODULE_FILE, MODULE_CALL = "module.py", "_call_impl"
-"""`torch.nn.Module`'s function that calls `forward`, and its file."""
+"""The file and the function in which `torch.nn.Module` calls `forward`."""
 MODULE_CALLERS = (MODULE_CALL, "inner")
-"""In torch 2.5 and newer `_call_impl` calls `forward` in a function inside of it."""
+"""In torch 2.5 and newer, `_call_impl` calls `forward` in an inner function."""
 CHECKPOINT_FILE = "checkpoint.py"
-"""Activation checkpointing: what runs inside of it is computed again."""
+"""The file of activation checkpointing. In backward, what runs inside of it is computed again."""
 LOADER_FILE = "dataloader.py"
-"""In which a loader waits for its own workers."""
-FILES_OF_FILES = ("serialization.py",)
-"""In which torch reads and writes files of the user's: no computing."""
+"""The file in which a loader waits for its workers."""
+FILE_ACCESS_FILES = ("serialization.py",)
+"""Files in which torch reads and writes the user's files, which is not computing."""
 FORMATS_STACK = "format_stack"
-"""Python's function by which anomaly detection keeps the stack of each operator."""
+"""The function of Python by which anomaly detection records the stack of every operator."""
 
 WORKER_LOOP = "_worker_loop"
-"""torch's function that a DataLoader's worker runs; loaders made after it have one so named."""
+"""The function that a worker of torch's DataLoader runs. Loaders modelled on it have one of the
+same name."""
 WORKER_MAKES_BATCH, WORKER_GETS_INDICES = "fetch", "get"
-"""What a worker's loop calls: the fetcher of its dataset, and the queue of indices."""
+"""What a worker's loop calls: the dataset's fetcher to make a batch, and the queue of indices."""

@@ -1,21 +1,21 @@
-"""Lightning's names from the package in use: `lightning`, or else `pytorch_lightning`.
+"""Names of Lightning, from the package `lightning` or `pytorch_lightning`.
 
-Where both are installed, the package that the program has imported is in use; see `_OTHER_IN_USE`.
+If both are installed, they come from the package that the program has imported.
 
-Both packages hold the same classes under different module paths. A Trainer of one accepts a
-callback of the other because it calls hooks by name; so nothing here may rely on `isinstance`
-with a class of a fixed package: use `is_kind`.
+Both packages hold the same classes under different module paths. A Trainer of one package accepts a
+callback of the other, because it calls hooks by name. Therefore nothing here may use `isinstance`
+with a class of one of them; `is_kind` takes its place.
 
-Private names, seen in Lightning 2.4 to 2.6, and what happens without them:
-    epoch_loop._results.batch, and of evaluations: batches are counted without their size
+Private names in Lightning 2.4 to 2.6, and what happens without them:
+    epoch_loop._results.batch, and that of evaluations: the sizes of batches are unknown
     epoch_loop._batches_that_stepped: scalars are logged under `global_step`
-    epoch_loop._broadcast_sigterm_tensor (2.6): ranks' wait for it is not told apart
-    a result's _forward_cache: a progress bar does not show values logged in steps
-    epoch_loop._results, val_loop._results: nothing is known of what `self.log` was asked
-    fit_loop._should_accumulate: batches are taken to step
-    a logger's _root_dir, _save_dir: in a child of `try` it logs nothing
+    epoch_loop._broadcast_sigterm_tensor (2.6): the ranks' wait for it has no part of its own
+    a result's _forward_cache: a progress bar does not show values that are logged in steps
+    epoch_loop._results, val_loop._results: what `self.log` was called with is unknown
+    fit_loop._should_accumulate: every batch counts as one with an optimizer step
+    a logger's _root_dir, _save_dir: in a child process of `try` the logger logs nothing
     trainer._detect_anomaly: anomaly detection counts as off
-    val_loop._max_batches: a validation's length is unknown
+    val_loop._max_batches: the length of a validation is unknown
 """
 
 import os
@@ -48,19 +48,20 @@ TRAINER_SETTINGS = (
     "num_devices", "log_every_n_steps", "check_val_every_n_epoch", "val_check_interval",
     "limit_train_batches", "overfit_batches", "fast_dev_run", "barebones",
 )  # fmt: skip
-"""Attributes of a Trainer that a run's records hold."""
+"""Attributes of a Trainer that are recorded."""
 LOGGING_METHODS = ("log_metrics", "save")
-"""Methods of a logger in which it spends time."""
+"""The methods of a logger that take time."""
 EXPERIMENT_LOGS = ("add_", "log")
-"""How the methods of a logger's `experiment` begin that log something: TensorBoard's, others'."""
+"""Prefixes of the logging methods of a logger's `experiment`, of TensorBoard and of others."""
 FILE_LOGGERS = ("TensorBoardLogger", "CSVLogger")
-"""Loggers that write files, with calls of microseconds; calls to a server take milliseconds."""
+"""Loggers that write files, whose calls take microseconds. Calls of a server take milliseconds."""
 STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"
-"""Of the epoch loop: between steps, rank 0 tells all others whether it was to stop by SIGTERM."""
+"""A method of the epoch loop: between steps, rank 0 informs the others whether it has received
+SIGTERM."""
 
 
 def is_kind(thing: object, class_name: str) -> bool:
-    """Tell whether an object's class, or one it derives from, has this name.
+    """Return whether the class of an object, or a base class of it, has this name.
 
     >>> is_kind(True, "int"), is_kind("", "int")
     (True, False)
@@ -69,7 +70,7 @@ def is_kind(thing: object, class_name: str) -> bool:
 
 
 def hook_of(owner: Any, name: str) -> str:
-    """Return the qualified name of an owner's hook where it is Lightning's, else nothing.
+    """Return the qualified name of a hook if its code is Lightning's, otherwise an empty string.
 
     >>> hook_of(Callback(), "on_fit_start"), hook_of("", "join")
     ('Callback.on_fit_start', '')
@@ -82,30 +83,30 @@ def hook_of(owner: Any, name: str) -> str:
 
 
 def does_nothing(profiler: Any) -> bool:
-    """Tell whether it is Lightning's that does nothing, or derived from it and does no more."""
+    """Return whether a profiler is Lightning's `PassThroughProfiler`, or acts like it."""
     return is_kind(profiler, "PassThroughProfiler") and all(
         hook_of(profiler, name) for name in ("start", "stop", "profile")
     )
 
 
 def stage_of(trainer: Any) -> str:
-    """Return what a Trainer was last asked to do: fit, validate, test or predict."""
+    """Return the Trainer's current or last stage: fit, validate, test or predict."""
     return "fit" if trainer.state.fn is None else str(trainer.state.fn.value)
 
 
 def data_loop(trainer: Any) -> Any:
-    """Return the loop that has the loaders: the fit's, or an evaluation's own."""
+    """Return the loop that has the loaders: that of the fit or of the evaluation."""
     return getattr(trainer, f"{stage_of(trainer)}_loop")
 
 
 def batch_loop(trainer: Any) -> Any:
-    """Return the loop over batches: of a fit's epoch, or an evaluation's own."""
+    """Return the loop over batches: that of a fit's epochs or of the evaluation."""
     loop = data_loop(trainer)
     return getattr(loop, "epoch_loop", loop)
 
 
 def batch_holder(trainer: Any) -> Any:
-    """Return the object whose `batch` is the batch that runs, None where unknown."""
+    """Return an object whose `batch` is the current batch, or None if that is unknown."""
     results = getattr(batch_loop(trainer), "_results", None)
     return results if hasattr(results, "batch") else SimpleNamespace(batch=None)
 
@@ -117,34 +118,34 @@ def logging_step(trainer: Any) -> int:
 
 
 def users_profiler(trainer: Any) -> Any:
-    """Return the user's own profiler, also while our proxy is in its place."""
+    """Return the user's own profiler, even while a proxy of this package is in its place."""
     return getattr(trainer.profiler, "_inner", trainer.profiler)
 
 
 def logged_results(loop: Any) -> Any:
-    """Return the values that `self.log` was given in a loop, by key; empty where unknown."""
+    """Return the values that `self.log` has received in a loop, by key; empty if unknown."""
     results = getattr(loop, "_results", None)
     return {} if results is None else results
 
 
 def step_value(result: Any) -> Any:
-    """Return the value that a metric of `self.log` has for the last step; None where unknown."""
+    """Return the last step's value of a metric of `self.log`, or None if it is unknown."""
     return getattr(result, "_forward_cache", None)
 
 
 def accumulates(trainer: Any) -> bool:
-    """Tell whether the optimizer waits for more batches' gradients."""
+    """Return whether the optimizer waits for the gradients of further batches."""
     ask = getattr(trainer.fit_loop, "_should_accumulate", None)
     return bool(ask and ask())
 
 
 def detects_anomaly(trainer: Any) -> bool:
-    """Tell whether the Trainer was given `detect_anomaly=True`."""
+    """Return whether the Trainer was created with `detect_anomaly=True`."""
     return bool(getattr(trainer, "_detect_anomaly", False))
 
 
 def validation_batches(trainer: Any) -> list[int | float]:
-    """Return how many batches a validation takes from each of its loaders; empty where unknown."""
+    """Return the number of batches that a validation takes from every loader; empty if unknown."""
     return list(getattr(trainer.fit_loop.epoch_loop.val_loop, "_max_batches", None) or ())
 
 
@@ -154,16 +155,16 @@ TAKES_FILES: dict[str, Callable[[Any, str], object]] = {
     ),
     "MLFlowLogger": lambda logger, path: logger.experiment.log_artifact(logger.run_id, path),
 }
-"""How a file is handed to the loggers that take files."""
+"""By kind of logger, how it receives a file. Other loggers take no files."""
 
 
 def writes_files(logger: Any) -> bool:
-    """Tell whether a logger writes files, so that it may get every step."""
+    """Return whether a logger writes files, so that it is fast enough to receive every step."""
     return any(is_kind(logger, kind) for kind in FILE_LOGGERS)
 
 
 def moved_logger(logger: Any, folder: str) -> Any:
-    """Let a logger write below a folder; a logger of another kind is replaced by a dummy."""
+    """Let a logger write into another folder. Return it, or a dummy if it cannot be redirected."""
     if not writes_files(logger) or not hasattr(logger, "_root_dir"):
         return _package.loggers.logger.DummyLogger()
     for name in ("_root_dir", "_save_dir"):

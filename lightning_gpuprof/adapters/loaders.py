@@ -1,12 +1,12 @@
-"""Splits the wait for data: the sampler's work, and waiting for worker processes.
+"""Splits the wait for data into the sampler's work, the wait for worker processes, and the rest.
 
-The rest of the wait is making a batch or, with workers, taking over what they sent.
+The rest is making the batch or, with workers, receiving it.
 
-Private names, seen in torch 2.2 to 2.13; an iterator without them is not split:
+Private names in torch 2.2 to 2.13. The wait for an iterator without them is not split:
     torch.utils.data.dataloader._SingleProcessDataLoaderIter, ._MultiProcessingDataLoaderIter
     DataLoader._iterator, ._get_iterator; the iterators' _sampler_iter, _dataset_kind, _data_queue,
     and its _poll
-Seen in Lightning 2.4 to 2.6: _data_fetcher of loops, and its CombinedLoader's _iterator;
+In Lightning 2.4 to 2.6: _data_fetcher of loops, and its CombinedLoader's _iterator;
 _combined_loader of loops, and fit_loop._load_combined_loader_states
 """
 
@@ -27,36 +27,36 @@ _ITERATORS = tuple(
     for name in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
     if (kind := getattr(dataloader, name, None)) is not None
 )
-"""torch's iterators; subclasses and other loaders are left alone: they may hold other state."""
+"""The iterators of torch. Subclasses and other iterators are left alone, as their state differs."""
 BEFORE_FIRST_ITERATORS = "_load_combined_loader_states"
-"""The fit loop's last call before it makes the first epoch's iterators: its loaders are final."""
-
-
+"""The last method that the fit loop calls before it creates the iterators of the first epoch."""
+MAKES_ITERATOR = "_get_iterator"
+"""The method of a loader that creates an iterator and starts its workers, unless the loader still
+has them."""
 WORKER_INIT = "worker_init_fn"
-"""The function that each worker of a loader calls as it starts."""
+"""The function that every worker of a loader calls when it starts."""
 
 
 def before_first_iterators(loop: Any) -> str:
-    """Return the last method that a loop calls before its first iterators, its loaders final."""
+    """Return the last method that a loop calls before it creates its first iterators.
+
+    After it, the loop does not replace its loaders any more.
+    """
     return BEFORE_FIRST_ITERATORS if hasattr(loop, BEFORE_FIRST_ITERATORS) else "setup_data"
 
 
-MAKES_ITERATOR = "_get_iterator"
-"""What a loader calls to make an iterator, and with it its workers, unless it still has them."""
-
-
 def loaders_of(loop: Any) -> list[Any]:
-    """Return the loaders that a loop fetches from; empty where the loop does not show them."""
+    """Return the loaders that a loop fetches from; empty if they are unknown."""
     return list(reach(loop, "_combined_loader.flattened") or ())
 
 
 def has_iterator(loader: Any) -> bool:
-    """Tell whether a loader keeps an iterator whose workers have started (persistent_workers)."""
+    """Return whether a loader has an iterator with running workers (`persistent_workers`)."""
     return getattr(loader, "_iterator", None) is not None
 
 
 class Timed:
-    """An iterator, or a function, whose calls run inside a region."""
+    """Takes the place of an iterator or a function, and calls it inside a region."""
 
     def __init__(self, inner: Any, region: RegionLike) -> None:
         self.inner = inner
@@ -76,18 +76,21 @@ class Timed:
 
 
 class TimedStart:
-    """A loader's making of an iterator inside a region; it does not keep the loader alive."""
+    """Takes the place of a loader's method that creates an iterator, and calls it inside a region.
+
+    It does not keep the loader alive.
+    """
 
     def __init__(self, loader: Any, region: RegionLike) -> None:
         self._loader = ref(loader)
         self._region = region
 
     def __call__(self) -> Any:
-        """Make the iterator."""
-        # A shallow copy of a loader has this object, too: the caller's `self` tells them apart.
-        calls = sys._getframe(1).f_locals.get("self")
-        own = getattr(calls, "__dict__", {}).get(MAKES_ITERATOR) is self
-        loader = calls if own else self._loader()
+        """Create the iterator."""
+        # A shallow copy of the loader has this object too. The caller's `self` is the right loader.
+        caller = sys._getframe(1).f_locals.get("self")
+        is_loader = getattr(caller, "__dict__", {}).get(MAKES_ITERATOR) is self
+        loader = caller if is_loader else self._loader()
         with self._region:
             return getattr(type(loader), MAKES_ITERATOR)(loader)
 
@@ -97,10 +100,15 @@ class TimedStart:
 
 
 class LoaderParts:
-    """The loaders' iterators that are being timed.
+    """Times the parts of the wait for data in the iterators of loaders.
 
-    Nothing that is put into an iterator refers back to it: an iterator that Lightning drops ends
-    its workers at once, as it does without us.
+    Nothing that is put into an iterator refers back to it. Therefore an iterator that Lightning
+    drops ends its workers at once, as it does without this package.
+
+    Args:
+        sampler: The region of the sampler's work.
+        workers: The region of the wait for workers.
+        start: The region in which a loader creates an iterator with workers.
     """
 
     def __init__(self, sampler: RegionLike, workers: RegionLike, start: RegionLike) -> None:
@@ -111,7 +119,7 @@ class LoaderParts:
         self._timed: WeakSet[Any] = WeakSet()
 
     def watch(self, loop: Any) -> None:
-        """Time the iterators that a loop fetches from in this epoch."""
+        """Time the parts of the iterators that a loop fetches from in this epoch."""
         path = "_data_fetcher.iterator._iterator.iterators"
         for iterator in reach(loop, path) or ():
             if type(iterator) in _ITERATORS:
@@ -120,7 +128,7 @@ class LoaderParts:
                 self._timed.add(iterator)
 
     def watch_starts(self, loop: Any) -> None:
-        """Time from now on when loaders of a loop make iterators with workers."""
+        """Time the creation of iterators with workers by the loaders of a loop from now on."""
         for loader in loaders_of(loop):
             makes = hasattr(type(loader), MAKES_ITERATOR) and MAKES_ITERATOR not in vars(loader)
             if makes and int(getattr(loader, "num_workers", 0)):
@@ -129,12 +137,12 @@ class LoaderParts:
                 vars(loader)[MAKES_ITERATOR] = start
 
     def use(self, timed: bool) -> None:
-        """Time the sampler, or for now leave it alone; the wait for workers is always timed."""
+        """Begin or end to time the sampler. The wait for workers is always timed."""
         for iterator in self._timed:
             self._time_sampler(iterator) if timed else self._leave_sampler(iterator)
 
     def restore(self) -> None:
-        """Put everything back as it was."""
+        """Restore all loaders and iterators."""
         for loader in list(self._loaders):
             if isinstance(vars(loader).get(MAKES_ITERATOR), TimedStart):
                 del vars(loader)[MAKES_ITERATOR]
@@ -149,7 +157,7 @@ class LoaderParts:
     def _time_sampler(self, iterator: Any) -> None:
         indices = getattr(iterator, "_sampler_iter", None)
         if reach(iterator, "_dataset_kind") == reach(dataloader, "_DatasetKind.Iterable"):
-            return  # the dataset chooses for itself, and its loader's sampler only counts
+            return  # an iterable dataset chooses its samples itself, and the sampler only counts
         if indices is not None and not isinstance(indices, Timed):
             iterator._sampler_iter = Timed(indices, self._sampler)
 
@@ -159,7 +167,7 @@ class LoaderParts:
             iterator._sampler_iter = indices.inner
 
     def _time_workers(self, iterator: Any) -> None:
-        # With pinned memory a thread receives the batches, whose queue has no such method.
+        # With pinned memory a thread receives the batches, and its queue has no `_poll`.
         poll = reach(iterator, "_data_queue._poll")
         if poll is not None and not isinstance(poll, Timed):
             iterator._data_queue._poll = Timed(poll, self._workers)

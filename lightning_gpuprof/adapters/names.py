@@ -4,7 +4,7 @@ from typing import Any
 
 
 def reach(owner: Any, path: str) -> Any:
-    """Return an attribute of an attribute, and so on; None where a name on the way is missing.
+    """Follow a path of attributes; return None if a name on the path is missing.
 
     >>> reach(1j, "imag.real"), reach("", "_loader._iterator")
     (1.0, None)

@@ -1,11 +1,11 @@
-"""One recording of torch.profiler that gives way to any other profiler in the process.
+"""A recording with torch.profiler that gives way to any other profiler in the process.
 
-Private names, seen in torch 2.2 to 2.13. Where one is missing nothing is recorded:
+Private names in torch 2.2 to 2.13. If one is missing, nothing is recorded:
     torch.profiler._KinetoProfile: a recording without a schedule of its own
     torch.autograd.profiler._prepare_profiler: called when any recording begins
-    torch.autograd.profiler.KinetoStepTracker._step_dict: names ProfilerStep once a profiler exists
+    torch.autograd.profiler.KinetoStepTracker._step_dict: has "ProfilerStep" once a profiler exists
     torch.autograd.profiler._is_profiler_enabled, torch._C._autograd._profiler_enabled
-    torch.profiler.profile.step_rec_fn: the open step of a started profiler
+    torch.profiler.profile.step_rec_fn: the open step of a profiler that has started
 """
 
 import gc
@@ -22,42 +22,47 @@ _STEP = "ProfilerStep"
 _autograd_profiler: Any = torch.autograd.profiler
 _torch_profiler: Any = torch.profiler
 _PAUSED = (ProfilerActivity.CPU, ProfilerActivity.CUDA, ProfilerActivity.XPU)
-"""Of fewer torch 2.13 warns at each call."""
+"""The activities to pause. With fewer of them, torch 2.13 shows a warning at every call."""
 CAN_PAUSE = hasattr(torch.profiler.profile, "toggle_collection_dynamic")
 CAN_RUN_UNCOMPILED = hasattr(torch.compiler, "set_stance")
 
 
 def busy_profiler() -> str | None:
-    """Name the profiler that is recording or warming up in this process; None where free.
+    """Describe the profiler that is active in this process; None if there is none.
 
-    Kineto holds one session per process. A second recording takes the session away from the
+    Kineto has a single session per process. A second recording takes the session away from the
     first, and torch 2.13 crashes the process when the first is exported.
     """
     if torch._C._autograd._profiler_enabled():
         return "a torch profiler that is recording"
     if _STEP not in _autograd_profiler.KinetoStepTracker._step_dict:
-        return None  # no torch.profiler.profile has been made: spares the walk over all objects
-    for thing in gc.get_objects():
-        if isinstance(thing, torch.profiler.profile) and thing.step_rec_fn is not None:
+        return None  # no torch.profiler.profile was ever created, so none has to be searched for
+    for item in gc.get_objects():
+        if isinstance(item, torch.profiler.profile) and item.step_rec_fn is not None:
             return "a torch.profiler.profile that was started and waits in its schedule"
     return None
 
 
 def traced(name: str) -> Any:
-    """Return a span for a trace that records just now; None at other times, which costs nothing."""
+    """Return a span for the trace that is being recorded, or None if there is none."""
     enabled = getattr(_autograd_profiler, "_is_profiler_enabled", False)
     return record_function(name) if enabled else None
 
 
 class TorchTrace:
-    """Records operators, kernels and copies from `start` to `stop`; used once.
+    """Records operators, kernels and copies from `start` to `stop`. It can be used once.
 
-    Where another profiler begins meanwhile, `on_intruder` is called first and must end this
-    recording: the other profiler works as if this recording had never been. Where a call fails,
-    torch is left alone from then on: to stop what was never prepared crashes the process.
+    If a call of torch fails, torch is left alone from then on, since stopping what was never
+    prepared crashes the process.
 
-    `device_type` is recorded beside the CPU: "cuda" (also for HIP) or "xpu". With `eager` compiled
-    code runs uncompiled from `prepare` to `stop`. The other options are torch's.
+    Args:
+        device_type: The device that is recorded besides the CPU: "cuda" (also for HIP) or "xpu".
+        record_shapes: As for torch.profiler.
+        profile_memory: As for torch.profiler.
+        with_stack: As for torch.profiler.
+        eager: Whether compiled code runs uncompiled from `prepare` to `stop`.
+        on_intruder: Called when another profiler is about to begin. It must end this recording, so
+            that the other profiler works as it would without it.
     """
 
     def __init__(
@@ -85,7 +90,7 @@ class TorchTrace:
 
     def prepare(self) -> None:
         """Warm up: load the tracing library, whose first use is slow, and record nothing yet."""
-        if self._eager and counters() is not None:  # else nothing is compiled
+        if self._eager and counters() is not None:  # otherwise nothing is compiled
             self._stance = torch.compiler.set_stance("force_eager")
         self._profiler.prepare_trace()
         self._prepared = True
@@ -101,32 +106,32 @@ class TorchTrace:
             self._started = self._records()
 
     def collect(self, on: bool) -> None:
-        """Record nothing for a while, or go on; for torch 2.5 and newer, see `CAN_PAUSE`."""
+        """Pause the recording, or go on. Needs torch 2.5, see `CAN_PAUSE`."""
         if CAN_PAUSE and self._started:
             self._profiler.toggle_collection_dynamic(on, _PAUSED)
 
     def begin_step(self, number: int) -> None:
-        """Open the span `ProfilerStep#<number>`, which trace readers split a trace by."""
+        """Open the span `ProfilerStep#<number>`, by which readers split a trace into steps."""
         self._step = record_function(f"{_STEP}#{number}")
         self._step.__enter__()
 
     def end_step(self) -> None:
-        """Close the open step's span; does nothing where none is open."""
+        """Close the span of the open step, if there is one."""
         if self._step is not None:
             self._step.__exit__(None, None, None)
             self._step = None
 
     def stop(self) -> None:
-        """Record no more; a recording that was only prepared is dropped."""
+        """End the recording. A recording that was only prepared is discarded."""
         self._restore()
         stance, self._stance = self._stance, None
         if stance is not None:
             stance.__exit__(None, None, None)
         try:
             if self._prepared:
-                self.start()  # Kineto leaves its warm-up by no other way
+                self.start()  # there is no other way to end Kineto's warm-up
             elif self._started and not self._records():
-                # Exporting what is gone would crash the process, not raise.
+                # An export would not raise an error, but crash the process.
                 raise RuntimeError("another profiler ended this recording; it cannot be exported")
         finally:
             started, self._started = self._started, False
@@ -134,7 +139,7 @@ class TorchTrace:
                 self._profiler.stop_trace()
 
     def export(self, path: str) -> None:
-        """Write the recorded events as plain JSON, without a Python object per event."""
+        """Write the recorded events as plain JSON. No Python objects are created for them."""
         self._profiler.export_chrome_trace(path)
 
     def _records(self) -> bool:

@@ -1,7 +1,7 @@
-"""Private parts of torch: dispatch modes, nested containers, storages and shards of tensors.
+"""Dispatch modes, nested containers, and the storages and shards of tensors.
 
-The names are in torch 2.2 to 2.14. Where one is missing nothing is found, or a tensor counts as
-its own storage.
+The private names are in torch 2.2 to 2.14. A tensor without a storage counts as its own storage,
+and a tensor without `_local_tensor` as its own shard.
 """
 
 from contextlib import suppress
@@ -14,18 +14,18 @@ __all__ = ["TorchDispatchMode", "storage_key", "tree_leaves"]
 
 
 def storage_key(tensor: Tensor) -> int:
-    """Return a number that tensors in the same memory share."""
+    """Return a number that is the same for all tensors in the same storage."""
     with suppress(NotImplementedError, RuntimeError):  # sparse and wrapper tensors have none
         return int(tensor.untyped_storage()._cdata)
     return id(tensor)
 
 
 def stored_values(tensor: Tensor) -> int:
-    """Return how many values a sparse tensor stores."""
+    """Return the number of values that a sparse tensor stores."""
     return int(tensor._nnz())
 
 
 def local_shard(tensor: Tensor) -> Tensor:
-    """Return the part of a DTensor that this rank has; any other tensor as it is."""
+    """Return this rank's part of a DTensor. Any other tensor is returned as it is."""
     local: Tensor = getattr(tensor, "_local_tensor", tensor)
     return local

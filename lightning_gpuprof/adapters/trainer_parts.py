@@ -1,7 +1,7 @@
-"""What the timing of a session needs from a Trainer, read once before anything is put into it.
+"""Reads what the timing of a session needs from a Trainer, before anything in it is changed.
 
-The names are public, but for those that `lightning` and `loaders` here describe; seen in
-Lightning 2.4 to 2.6.
+The names are public in Lightning 2.4 to 2.6, except for those in `adapters.lightning` and
+`adapters.loaders`.
 """
 
 from collections.abc import Sequence
@@ -22,18 +22,20 @@ from lightning_gpuprof.adapters.loaders import before_first_iterators
 
 @dataclass(frozen=True)
 class TrainerParts:
-    """The parts of a Trainer that one session of it is timed by.
+    """The parts of a Trainer that the timing of a session uses.
 
     Attributes:
-        profiler: The user's own.
-        profiler_acts: Whether that does more than Lightning's default, which does nothing.
-        loop: The loop that has the loaders: the fit's, or an evaluation's own.
-        batch_loop: The loop over batches: of a fit's epoch, or the evaluation's own.
-        val_loop: The fit's validation; None in an evaluation.
-        batch_holder: The object whose `batch` is the batch that runs.
-        before_first_iterators: The last method that `loop` calls before its first iterators.
-        module_is_compiled: Whether the module is compiled as a whole, with all that it calls.
-        own_callbacks: Names of this package's callbacks, and of their parts.
+        trainer: The Trainer.
+        profiler: The user's own profiler.
+        profiler_acts: Whether this profiler does more than Lightning's default, which does nothing.
+        loop: The loop that has the loaders: that of the fit or of the evaluation.
+        batch_loop: The loop over batches: that of the fit's epochs or of the evaluation.
+        val_loop: The loop of the fit's validations; None in an evaluation.
+        batch_holder: An object whose `batch` is the current batch.
+        before_first_iterators: The last method that `loop` calls before it creates its iterators.
+        module: The LightningModule.
+        module_is_compiled: Whether the module is compiled as a whole.
+        own_callbacks: The names of this package's callbacks and of their parts.
     """
 
     trainer: Any
@@ -50,7 +52,7 @@ class TrainerParts:
 
 
 def trainer_parts(trainer: Trainer) -> TrainerParts:
-    """Read the parts of a Trainer whose session is being set up."""
+    """Return the parts of a Trainer whose session is being set up."""
     loop = data_loop(trainer)
     return TrainerParts(
         trainer=trainer,

@@ -101,7 +101,7 @@ def test_each_frame_of_torch_is_a_function_of_it():
     assert frames.MODULE_CALL in functions("torch.nn.modules", frames.MODULE_FILE)
     assert functions("torch.utils", frames.CHECKPOINT_FILE)
     assert functions("torch.utils.data", frames.LOADER_FILE)
-    for file in frames.FILES_OF_FILES:
+    for file in frames.FILE_ACCESS_FILES:
         assert functions("torch", file), file
     in_workers = functions("torch.utils.data", "worker.py") | functions(
         "torch.utils.data", "fetch.py"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lightning_gpuprof.adapters.frames import (
     CHECKPOINT_FILE,
     EVALUATION_LOOP,
-    FILES_OF_FILES,
+    FILE_ACCESS_FILES,
     FORMATS_STACK,
     LIGHTNING_PACKAGES,
     LOADER_FILE,
@@ -309,7 +309,7 @@ def kind_of_call(frames_inside: list[FrameType]) -> str | None:
         if not calls_module and packages[0] != "torch" and "torch" not in innermost.f_globals:
             return "python"
     files = [os.path.basename(frame.f_code.co_filename) for frame in frames_inside]
-    if any(file in FILES_OF_FILES for file in files):
+    if any(file in FILE_ACCESS_FILES for file in files):
         return "python"
     return "model" if calls_module else "torch"
 
