@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status (2 where the request cannot be met)."""
+    """Run one command; return its exit status, which is 2 if the request cannot be met."""
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = _parser(argv)
     _print_anywhere()
@@ -52,12 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"lightning-gpuprof: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader (`| head`) left: hand Python a stdout that it can still flush at exit.
+        # The reader of the pipe (`| head`) has ended: give Python a stdout to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        print(f"lightning-gpuprof: {what}. Pass a path that you may use.", file=sys.stderr)
+        problem = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print(f"lightning-gpuprof: {problem}. Pass a path that you may use.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

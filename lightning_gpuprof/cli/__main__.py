@@ -1,4 +1,4 @@
-"""`python -m lightning_gpuprof.cli`: the same command, for this very interpreter."""
+"""`python -m lightning_gpuprof.cli` runs the command with this interpreter."""
 
 import sys
 

@@ -15,10 +15,10 @@ from lightning_gpuprof.report.document import Document
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="trace files; their kind is found from content")
+    add("files", nargs="+", metavar="FILE", help="trace files; their format is detected")
     add("--json", action="store_true", help="print the document of docs/json.md")
     part = parser.add_mutually_exclusive_group()
-    part.add_argument("--step", type=int, metavar="N", help="analyse ProfilerStep#N alone")
+    part.add_argument("--step", type=int, metavar="N", help="analyse only ProfilerStep#N")
     steady = "analyse all steps but the first of the trace"
     part.add_argument("--steady", action="store_true", help=steady)
     add(
@@ -28,7 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read Python stacks, to name source lines and what ran while a device was idle",
     )
     add("--top", type=positive, default=10, metavar="N", help="rows per table (default: 10)")
-    add("--verbose", action="store_true", help="also all changes, rows, launches, roofs, faults")
+    add(
+        "--verbose",
+        action="store_true",
+        help="also show all changes, rows, launches, roofs, faults",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

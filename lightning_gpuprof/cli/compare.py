@@ -25,32 +25,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "base",
         metavar="BASE",
-        help="log dir to compare with (or a folder of them: the newest), or trace file; a folder "
-        "of several runs alone: each with the one that was begun first",
+        help="log dir to compare with (or a folder of runs, for the newest), or trace file; a "
+        "folder of several runs without NEW compares each of them with the oldest",
     )
     parser.add_argument(
         "new",
         metavar="NEW",
         nargs="*",
-        help="log dir in question (or a folder of them: the newest), or trace file; of several log "
-        "dirs each is compared with BASE, and all are shown in one table",
+        help="log dir in question (or a folder of runs, for the newest), or trace file; "
+        "several log dirs are each compared with BASE and shown in one table",
     )
     add_form(parser)
     parser.add_argument(
-        "--verbose", action="store_true", help="also all rows, and each run of several in full"
+        "--verbose", action="store_true", help="also show all rows, and all figures of every run"
     )
     parser.add_argument(
         "--fail-if-slower",
         type=share,
         metavar="SHARE",
-        help="exit with status 1 where the fit of a NEW, with what is between its epochs, is "
-        "surely slower by more than this (5%% or 0.05), also where its model is another, and "
-        "with 2 where there are too few steps to say",
+        help="exit with status 1 if the fit of a NEW, including the time between epochs, is surely "
+        "slower by more than this (5%% or 0.05), even if its model differs, and with status 2 "
+        "if there are too few steps to tell",
     )
     parser.add_argument(
         "--fail-if-values-differ",
         action="store_true",
-        help="exit with status 1 where recorded losses or tensors differ beyond the tolerance",
+        help="exit with status 1 if recorded losses or tensors differ beyond the tolerance",
     )
     parser.add_argument(
         "--tolerance",
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the comparison; the status says whether every new run passes."""
+    """Print the comparison; return a status that says whether every new run passes."""
     if not args.new:
         args.base, *args.new = _all_of(args.base)
     if _are_traces([args.base, *args.new]):
@@ -85,7 +85,7 @@ def _all_of(folder: str) -> list[str]:
 
 
 def _are_traces(paths: list[str]) -> bool:
-    """Tell trace files from runs, which are folders, or record files in one."""
+    """Return whether the paths are trace files, and not runs (folders, or record files in them)."""
     traces = [path for path in paths if os.path.isfile(path) and not path.endswith(".jsonl")]
     others = [path for path in paths if path not in traces]
     if traces and others:

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ask_torch() -> dict[str, Any]:
-    """Ask torch in a child process, so that this one need not load it; say if that fails."""
+    """Ask torch in a child process, so that this process need not load it."""
     command = [sys.executable, "-m", _PROBE]
     try:
         done = subprocess.run(

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         nargs="?",
         default=DEFAULT_LOGS,
-        help="a run's log dir, such as lightning_logs/version_0, or a folder of them (the newest); "
+        help="a run's log dir (lightning_logs/version_0), or a folder of runs, for the newest; "
         f"default: {DEFAULT_LOGS}",
     )
     form = add_form(parser)
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--verbose",
         action="store_true",
-        help="also all changes, evidence, phases, operators, slowest steps, rules that abstained",
+        help="also show all changes, evidence, phases, operators, slowest steps, silent rules",
     )
 
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _view(path: str, name: str, session: int | None) -> str:
-    """Return what the tab's route of that name answers for a run's default rank."""
+    """Return the answer of the tab's route of that name, for a run's default rank."""
     from lightning_gpuprof.report.charts.loaded_run import LoadedRun
     from lightning_gpuprof.report.charts.query import Query
     from lightning_gpuprof.report.html import lay_out

@@ -23,24 +23,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_change,
         default=[],
         metavar="NAME[=VALUE]",
-        help="try this change, with this value or all that suit; repeat for more. Default: those "
-        "that the findings of --into, or of a first watched run, suggest",
+        help="try this change, with this value or all suitable ones; repeat for more (default: the "
+        "changes that the findings of --into, or of a first run, suggest)",
     )
-    add("--finding", metavar="ID", help="only changes that answer this finding")
+    add("--finding", metavar="ID", help="try only changes that answer this finding")
     add("--for", dest="seconds", type=span, default="10m", metavar="TIME", help="time for all "
         "trials, such as 90s (default: 10m)")  # fmt: skip
-    add("--verbose", action="store_true", help="also which findings each change answers")
+    add("--verbose", action="store_true", help="also show which findings each change answers")
     add("--write", metavar="FILE", help="write what to change as YAML")
     add_program(
         parser,
         ", as in `try train.py --lr 1` or `try -- python train.py fit`; it runs unchanged on one "
-        "device and writes to a temporary folder alone",
+        "device and writes only to a temporary folder",
         into=": its findings choose what is tried, and its report gets the result",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Try, and print what was measured."""
+    """Run the trials and print what they measured."""
     options = {"changes": args.change, "finding": args.finding, "seconds": args.seconds}
     trials = try_program(program_of(args), into=args.into, on_progress=_progress, **options)
     _progress("")

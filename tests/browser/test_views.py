@@ -67,7 +67,7 @@ def test_the_tooltip_of_a_step_has_its_total(page):
     page.open("char_lm/version_0", view="steps", **{"from": "0", "to": "50"})
     plots = "return document.querySelector('.js-plotly-plot')?.data?.map(one => [one.name, one.y])"
     drawn = dict(page.browser.wait(plots))
-    phases = [drawn[name] for name in drawn if name not in ("total", "slowest in it")]
+    phases = [drawn[name] for name in drawn if name not in ("total", "slowest step")]
     of_marks = [one for one in phases if len(one) == len(drawn["total"])]
     assert drawn["total"][7] == pytest.approx(sum(one[7] for one in of_marks), rel=0.001)
 

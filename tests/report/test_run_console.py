@@ -436,7 +436,7 @@ def test_the_lines_of_worker_processes_have_a_table_of_their_own(report):
     [
         (False, "cpu", "in it also checkpoint 1.00 ms, callbacks 4.00 ms"),
         (True, "cpu", "without checkpoint 1.00 ms, callbacks 4.00 ms"),
-        (True, "cuda", "without checkpoint 1.00 ms; in it also callbacks 4.00 ms"),
+        (True, "cuda", "without checkpoint 1.00 ms; also with callbacks 4.00 ms"),
     ],
 )
 def test_what_a_window_held_beside_training_and_graph_breaks_are_told(

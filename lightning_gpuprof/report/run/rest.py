@@ -97,7 +97,7 @@ def _rest(run: RunResults) -> Iterator[tuple[str, str, str]]:
     yield "own_cost", "own cost", _own_cost_line(run)
     for number, failure in enumerate(run.facts.probe_failures, start=1):
         text = f"{failure.probe} failed at step {failure.step}: {failure.error}"
-        yield f"part_off_{number}", "part off", text
+        yield f"part_off_{number}", "switched off", text
 
 
 def _memory_line(memory: MemoryUse | None) -> str:

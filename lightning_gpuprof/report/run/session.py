@@ -123,7 +123,7 @@ def _failures(run: RunResults) -> Table:
         }
         for failure in run.facts.probe_failures
     ]
-    return Table("failures", columns, tuple(rows), title="Parts that failed")
+    return Table("failures", columns, tuple(rows), title="Recorders that failed")
 
 
 def _notes(run: RunResults) -> Table:

@@ -152,7 +152,7 @@ def others_in(trace: TraceView, *, on_gpu: bool) -> str | None:
     left_in = {Phase.CALLBACKS} if on_gpu else set()
     out = {phase for phase in others if trace.cycle.quiet} - left_in
     texts = []
-    for how, phases in (("without", out), ("in it also", others.keys() - out)):
+    for how, phases in (("without", out), ("also with", others.keys() - out)):
         named = [
             f"{phase_label(phase.value).lower()} {duration(ns)}"
             for phase, ns in others.items()

@@ -1,4 +1,4 @@
-// The shell: pickers, view tabs, loading, polling. Views fetch what they show and return a node.
+// The frame of the page: pickers, view tabs, loading, polling. Views fetch their data and return a node.
 
 import { append, h } from "./dom.js";
 import { keepFocus } from "./focus.js";
@@ -30,8 +30,8 @@ const POLL_MS = 4000;
  *   Fetches columns of the picked run, rank and session.
  * @property {<State extends object>(key: string) => State} local The view's own state, kept over refreshes.
  * @property {(draw: () => void) => void} onMount Called once the view is on the page.
- * @property {(changes: Changes) => void} go Changes the address.
- * @property {(changes: Changes) => void} note Changes the address alone.
+ * @property {(changes: Changes) => void} go Changes the address and draws the page again.
+ * @property {(changes: Changes) => void} note Changes the address without drawing.
  * @property {() => void} refresh Draws the view again.
  */
 
@@ -78,7 +78,7 @@ class App {
     await this.draw();
   }
 
-  /** Asks whether anything grew, and draws again only then; a hidden page does not ask. */
+  /** Asks for the list of runs, and draws again if something has grown; a hidden page does not ask. */
   async poll() {
     if (document.hidden) return;
     try {
@@ -177,9 +177,9 @@ class App {
       getBinary: (name, params) => this.source.getBinary(name, { ...this.params(run), ...params }),
       local: (key) => {
         const full = `${view}/${key}`;
-        const known = this.locals.get(full) ?? {};
-        this.locals.set(full, known);
-        return /** @type {any} */ (known); // as the view made it
+        const state = this.locals.get(full) ?? {};
+        this.locals.set(full, state);
+        return /** @type {any} */ (state); // as the view made it
       },
       onMount: (draw) => mounted.push(draw),
       go: (changes) => this.go(changes),
@@ -238,7 +238,7 @@ function heading(view) {
 }
 
 /**
- * Tells whether a run is an evaluation in the folder of a fit, which is shown first.
+ * Whether a run is an evaluation in the folder of a fit; the fit is shown first.
  * @param {RunLine} run
  * @param {RunLine[]} runs
  */

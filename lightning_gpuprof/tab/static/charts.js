@@ -1,4 +1,4 @@
-// Plotly in the tab's own clothes, loaded when the first chart is drawn.
+// Draws charts with Plotly, in the tab's colours. Plotly is loaded when the first chart is drawn.
 
 import { h } from "./dom.js";
 import { table } from "./table.js";
@@ -15,7 +15,7 @@ import { color } from "./theme.js";
 /** @type {Promise<Plotly> | null} */
 let loading = null;
 
-/** Rows of the table behind a chart that are shown at first. */
+/** How many rows of a chart's table are shown at first. */
 const FIRST_ROWS = 20;
 
 /** @param {import("./source.js").Source} source */
@@ -63,7 +63,7 @@ function baseLayout() {
 
 /**
  * @param {object} base
- * @param {object} over What counts where both have a key.
+ * @param {object} over Its values count if both objects have a key.
  * @returns {object}
  */
 function merge(base, over) {
@@ -89,7 +89,7 @@ function isPlain(value) {
  * @param {string} spec.label What the chart shows, for those who cannot see it.
  * @param {number} spec.height In pixels.
  * @param {() => {data: object[], layout?: object}} spec.plot
- * @param {() => Numbers} [spec.numbers] Left out where a table stands beside the chart anyway.
+ * @param {() => Numbers} [spec.numbers] Left out if a table beside the chart has the numbers.
  * @param {(plot: Plot) => void} [spec.ready] Called with the drawn plot, to listen to it.
  */
 export function chart(context, spec) {
@@ -117,7 +117,7 @@ export function chart(context, spec) {
 }
 
 /**
- * The numbers behind a chart: made when they are first asked for.
+ * The numbers of a chart as a folded table, which is built when the reader first opens it.
  * @param {import("./app.js").Context} context
  * @param {string} label
  * @param {() => Numbers} numbers

@@ -1,9 +1,9 @@
-// Builds elements. Every text goes in as a text node: names in traces hold markup.
+// Builds elements. Every text becomes a text node, because names in traces may hold markup.
 
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g;
 
 /**
- * Shows control and direction marks as escapes, so that they can neither hide nor turn text.
+ * Shows control and direction marks as escapes, so that they can neither hide text nor reverse it.
  * @param {string} text
  */
 export function visible(text) {
@@ -26,7 +26,7 @@ export function shorten(text, length) {
  * Makes an element: h("p.note", {title: "x"}, "text", child).
  *
  * A prop that begins with "on" is a listener, "style" an object, anything else an attribute
- * (left out where null, undefined or false).
+ * (left out if null, undefined or false).
  * @param {string} spec Tag and classes.
  * @param {Props | null} [props]
  * @param {...(Child | Child[])} children
@@ -42,7 +42,7 @@ export function h(spec, props, ...children) {
 }
 
 /**
- * The same for SVG.
+ * Makes an SVG element, as `h` makes an HTML element.
  * @param {string} spec
  * @param {Props | null} [props]
  * @param {...(Child | Child[])} children
@@ -92,7 +92,7 @@ export function code(text) {
 }
 
 /**
- * The same in one line, cut where it is too long.
+ * Code with a copy button in one line, cut if it is too long.
  * @param {string} text
  */
 export function codeLine(text) {
@@ -136,7 +136,7 @@ function withSelection(text) {
 }
 
 /**
- * A section with a heading and the sentence that says what it shows.
+ * A section with a heading and a sentence on what it shows.
  * @param {string} title
  * @param {string | Child[] | null | false} note
  * @param {...(Child | Child[])} children

@@ -1,4 +1,4 @@
-// The source of a report's data: what the file itself carries, made once when it was written.
+// The data source of an HTML report: answers that were stored in the file when it was written.
 
 import { SourceError } from "./source.js";
 
@@ -18,7 +18,7 @@ export function embeddedSource() {
     );
     const keyOf = (/** @type {typeof asked} */ some) =>
       [name, ...some.map(([key, value]) => `${key}=${value}`).sort()].join("&");
-    // An answer that is the same for all ranks is there without a rank.
+    // Answers that are the same for all ranks are stored without a rank.
     const stored = answers[keyOf(asked)] ?? answers[keyOf(asked.filter(([key]) => key !== "rank"))];
     const answer = stored?.same_as ? answers[stored.same_as] : stored;
     if (!answer) throw new SourceError("This report does not hold that; TensorBoard's PROFILE tab has all of the run.");
@@ -45,7 +45,7 @@ function element(id) {
 }
 
 /**
- * Unpacks a compressed script into a URL that it can be loaded from.
+ * Unpacks a compressed script and returns a URL from which it can be loaded.
  * @param {string} id
  */
 async function unpacked(id) {
@@ -62,7 +62,7 @@ function bytes(base64) {
 }
 
 /**
- * The buckets of a range of steps: a report cannot make finer ones.
+ * The stored buckets in a range of steps; a report cannot compute finer ones.
  * @param {import("./payloads").Steps} steps
  * @param {import("./source.js").Params} params
  */

@@ -1,10 +1,10 @@
-// Keeps the keyboard focus and unfolded parts while a part of the page is drawn again.
+// Keeps the keyboard focus and the unfolded parts when a part of the page is drawn again.
 
 const FOCUSABLE = "a[href], button, select, input, summary, [tabindex]";
 
 /**
- * Draws, then focuses what stands where the focused element stood: the same kind and name.
- * Where it is still the same view of the same run, what was unfolded is again.
+ * Draws, then moves the focus to the element of the same kind and name at the same place in their order.
+ * If view and run are still the same, the parts that were unfolded are unfolded again.
  * @param {Element} root
  * @param {() => void} draw
  * @param {string} run
@@ -28,7 +28,7 @@ export function keepFocus(root, draw, run = "") {
 }
 
 /**
- * By the words that they are folded under; what these count may have changed.
+ * The folded parts by their headings, without the numbers in these, which may have changed.
  * @param {Element} root
  */
 function foldsOf(root) {

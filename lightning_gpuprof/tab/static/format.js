@@ -1,4 +1,4 @@
-// Formats values for people, by their unit; the only place of the browser side that does.
+// Formats values by their unit, for all browser modules.
 //
 // report/format.py does the same in Python; tests/data/format_cases.json holds both to the same texts.
 
@@ -200,7 +200,7 @@ function decimalsOfThreeDigits(value) {
 }
 
 /**
- * Rounds to decimals, a tie to the even digit as Python does; `toFixed` rounds ties up.
+ * Rounds to decimals, and a tie to the even digit as Python does; `toFixed` rounds ties up.
  * @param {number} value
  * @param {number} decimals
  */

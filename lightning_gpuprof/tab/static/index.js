@@ -20,7 +20,7 @@ function addStylesheet(href) {
     const link = document.createElement("link");
     link.rel = "stylesheet";
     link.href = href;
-    // Shown unstyled rather than not at all where the sheet cannot be had.
+    // If the style sheet cannot be loaded, the page is shown without it.
     link.onload = link.onerror = () => done(undefined);
     document.head.append(link);
   });

@@ -7,7 +7,7 @@ const MOST = 5;
 
 /**
  * @param {string[]} roots The folders that TensorBoard was started on.
- * @param {string[]} missing Those of them that do not exist.
+ * @param {string[]} missing Those of these folders that do not exist.
  */
 export function welcome(roots, missing) {
   return h(
@@ -31,7 +31,7 @@ export function welcome(roots, missing) {
 }
 
 /**
- * Why a run cannot be shown, null where it can.
+ * Why a run cannot be shown; null if it can.
  * @param {import("./app.js").RunLine} run
  * @param {number} known The newest schema that this version reads.
  */
@@ -54,7 +54,7 @@ export function unreadable(run, known) {
  */
 export function notices(run, header, asked = run.name) {
   const texts = asked === run.name ? [] : [`There is no run ${asked} below this --logdir: ${run.name} is shown.`];
-  // While a run is written its last line is often not whole yet: no news.
+  // An incomplete last line is normal while a run is being written.
   if (run.state !== "live") texts.push(...header.warnings);
   for (const { probe, step, error } of header.disabled) {
     texts.push(`The ${probe} was switched off at step ${step}: ${error}`);

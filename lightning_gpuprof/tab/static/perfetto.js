@@ -10,7 +10,7 @@ const GIVE_UP_MS = 30_000;
  * @param {(text: string) => void} say Told how it goes, in a sentence.
  */
 export async function openInPerfetto(url, title, say) {
-  // Opened before the first await: a browser lets a click open a window, a later moment not.
+  // Opened before the first await, because browsers allow a new window only while they handle a click.
   const target = window.open(PERFETTO);
   if (!target) return say("The browser blocked the new window. Allow pop-ups for this page.");
   say("Loading the trace…");
@@ -36,7 +36,7 @@ export async function openInPerfetto(url, title, say) {
  */
 export async function embedPerfetto(frame, page, url, title, say) {
   say("Loading the trace…");
-  // Without this mode the UI takes itself for misplaced and shows an error.
+  // Without this mode the UI assumes that it is served from a wrong address, and shows an error.
   frame.src = `${page}#!/viewer?mode=embedded`;
   const answer = await fetch(url);
   if (!answer.ok) return say("The trace file could not be read.");
@@ -48,7 +48,7 @@ export async function embedPerfetto(frame, page, url, title, say) {
 }
 
 /**
- * Pings the page until it answers: it listens only once it has loaded.
+ * Pings the page until it answers, since it listens only after it has loaded.
  * @param {Window} target
  * @param {string} origin
  * @returns {Promise<boolean>}

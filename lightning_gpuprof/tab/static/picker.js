@@ -1,4 +1,4 @@
-// A labelled list with one entry picked.
+// A labelled list from which one entry is picked.
 
 import { h, shorten } from "./dom.js";
 
@@ -21,7 +21,7 @@ export function picker({ label, options, value, pick, id }) {
     },
     options.map(([option, text]) => h("option", { selected: option === value }, shorten(text, 80))),
   );
-  // Attributes are cleaned of unseen marks for show; the value that goes back must be as it was.
+  // `h` escapes invisible characters in attributes, but the value that is sent back must be unchanged.
   [...select.children].forEach((child, index) => {
     /** @type {HTMLOptionElement} */ (child).value = options[index][0];
   });

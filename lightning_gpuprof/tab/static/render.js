@@ -1,5 +1,5 @@
-// Draws the sections of a document by the type of their parts. What is said, and in which order, the document
-// decides; nothing here knows a rule, a table or a figure by its name.
+// Draws the sections of a document by the type of their parts. The document decides the content and the order;
+// nothing here knows a rule, a table or a figure by its name.
 
 import { chipColor, ink } from "./colors.js";
 import { card, code, codeLine, h, shorten } from "./dom.js";
@@ -59,19 +59,19 @@ export function page(surface, sections) {
   ];
 }
 
-/** What is to be done comes before what it rests on. @param {Section[]} sections */
+/** Findings come before the sections that support them. @param {Section[]} sections */
 function findingsFirst(sections) {
   const hasFindings = (/** @type {Section} */ { body }) => body.some((part) => part.type === "finding");
   return [...sections.filter(hasFindings), ...sections.filter((section) => !hasFindings(section))];
 }
 
-/** A section of the first screen that is a card all the same. @param {Section} section */
+/** Whether a section of the first screen is drawn as a card, because it has a title and no verdict. @param {Section} section */
 function isTitledFirst({ detail, title, body }) {
   return detail === "first" && Boolean(title) && !body.some((part) => part.type === "verdict" || part.type === "text");
 }
 
 /**
- * A section of which only the heading shows until it is opened.
+ * A section that shows only its heading until it is opened.
  * @param {Surface} surface
  * @param {Section} section
  */
@@ -126,7 +126,7 @@ function isWide({ body }) {
 }
 
 /**
- * Spreads nodes over two columns, each to the shorter column, so that their order is that of reading.
+ * Spreads nodes over two columns in reading order, adding each to the column that is shorter so far.
  * @param {{height: number, node: Child}[]} spread
  */
 export function columns(spread) {
@@ -444,7 +444,7 @@ function findings(surface, cards) {
 }
 
 /**
- * A line, and below it the details while it is open.
+ * A finding in one line, with its details below while it is open.
  * @param {Surface} surface
  * @param {FindingCard} finding
  * @param {boolean} open
@@ -471,7 +471,7 @@ export function findingCard(surface, finding, open) {
 }
 
 /**
- * The first figures; a label that several units share, such as a time and its share, is written once.
+ * The first figures; a label that several figures share, such as a time and its share, is written once.
  * @param {Figure[]} evidence
  */
 function chips(evidence) {
@@ -543,7 +543,7 @@ export function folded(title, ...children) {
 }
 
 /**
- * The row of a table on this page that is about a line of code.
+ * The row of a table on this page whose place is a line of code.
  * @param {Place} place
  * @returns {Element | undefined}
  */

@@ -1,4 +1,4 @@
-// Where the views' data comes from: TensorBoard's routes, or what an HTML report carries.
+// Where the views' data comes from: TensorBoard's routes, or the data in an HTML report.
 
 /** @typedef {import("./payloads").Payloads} Payloads */
 /**

@@ -1,4 +1,4 @@
-// Tables of a document: sorted by their headings, searched while typing, as both were before a refresh.
+// Tables of a document. A click on a heading sorts, typing searches, and a refresh keeps both.
 
 import { chipColor } from "./colors.js";
 import { h, shorten } from "./dom.js";
@@ -86,7 +86,7 @@ function rowsToLookAt(rows) {
   return quiet.length ? Math.max(1, rows.length - quiet.length) : rows.length;
 }
 
-/** The columns that a page shows, less those in which no row has a value. @param {Table} spec */
+/** The columns that a page shows, without those in which no row has a value. @param {Table} spec */
 export function visibleColumns({ columns, rows }) {
   return columns.filter(
     ({ key, detail }) => detail !== "verbose" && (!rows.length || rows.some((row) => (row[key] ?? "") !== "")),
@@ -119,7 +119,7 @@ export function arrange(spec, { search, sort, up }) {
 }
 
 /**
- * Both what is shown of a value and the whole of it, such as a kernel's short and long name.
+ * The text in which to search: the value as shown and in full, such as a kernel's short and long name.
  * @param {Value | undefined} value
  * @param {Column} column
  */
@@ -128,7 +128,7 @@ function searchText(value, { unit }) {
 }
 
 /**
- * Orders values of a column; what was not measured comes below every number.
+ * Orders the values of a column; values that were not measured come below every number.
  * @param {Value | undefined} first
  * @param {Value | undefined} second
  */
@@ -266,7 +266,7 @@ function phaseIn(value) {
 }
 
 /**
- * What a cell shows: of a kernel its short name, of a line the function too.
+ * The content of a cell: a kernel's short name, or a line of code with its function.
  * @param {Value | undefined} value
  * @param {import("./payloads").Unit} unit
  */

@@ -1,4 +1,4 @@
-// Light and dark: TensorBoard's choice inside it, the reader's in a report of its own.
+// Light or dark: TensorBoard decides inside TensorBoard, the reader's system in an HTML report.
 
 const listeners = /** @type {Set<() => void>} */ (new Set());
 
@@ -34,7 +34,7 @@ export function followReader() {
 }
 
 /**
- * The value of a CSS colour variable, for what CSS cannot paint (charts, canvas).
+ * The value of a CSS colour variable, for charts and canvases, which CSS does not paint.
  * @param {string} name
  */
 export function color(name) {

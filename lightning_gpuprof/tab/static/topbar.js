@@ -7,21 +7,21 @@ import { picker } from "./picker.js";
 /** @type {Record<string, [label: string, meaning: string]>} */
 const STATES = {
   live: ["live", "training goes on; this page follows it"],
-  finished: ["finished", "the run ended in good order"],
-  stopped: ["stopped", "the run ended without a word: it was killed, or lost its machine"],
+  finished: ["finished", "the run ended normally"],
+  stopped: ["stopped", "the run ended without a closing record: it was killed, or its machine failed"],
   interrupted: ["interrupted", "the run was interrupted by hand"],
   exception: ["failed", "the run ended with an exception"],
   "newer-schema": ["newer version", "written by a newer version of lightning-gpuprof"],
   trace: ["traces alone", "profiler traces without records of GpuProfCallback"],
   unreadable: ["unreadable", "its first record cannot be read"],
 };
-/** The parts of an address that are about one run alone. */
+/** The parts of an address that concern a single run. */
 const OF_A_RUN = ["rank", "session", "trace", "view_ns", "find", "snapshot", "from", "to"];
 
 /**
  * @param {import("./app.js").RunLine[]} runs
  * @param {import("./app.js").RunLine} run The picked run.
- * @param {import("./payloads").RunHeader | null} header Its picked session, null where that cannot be read.
+ * @param {import("./payloads").RunHeader | null} header Its picked session, null if that cannot be read.
  * @param {(changes: Record<string, string | undefined>) => void} go
  * @returns {import("./dom.js").Child[]}
  */

@@ -1,10 +1,10 @@
-// A cut of the timeline as typed arrays, and its loading as the reader moves about.
+// A cut of the timeline as typed arrays, and a loader that fetches new cuts as the reader moves about.
 
 /**
  * @typedef {object} Blocks
  * @property {number} from First nanosecond that it covers.
  * @property {number} to
- * @property {number} density Pixels per nanosecond that it was cut for.
+ * @property {number} density Pixels per nanosecond for which it was cut.
  * @property {Map<number, [first: number, last: number]>} lanes Slice of the arrays by lane.
  * @property {Float64Array} start
  * @property {Float32Array} dur
@@ -12,8 +12,8 @@
  * @property {Int32Array} event
  * @property {Int32Array} name
  * @property {Uint8Array} kind
- * @property {Uint8Array} hit 1 where an event in it matches the search, and without a search.
- * @property {string} text What was searched for.
+ * @property {Uint8Array} hit 1 if an event in the block matches the search, or there is no search.
+ * @property {string} text The text that was searched for.
  * @property {Record<string, string>} names
  *
  * @typedef {{from: number, to: number, columns: number, groups: string, text?: string}} Range
@@ -69,7 +69,7 @@ export function decode(buffer, columns, text) {
 }
 
 /**
- * Index of the last block that starts at or before a time, first - 1 where none does.
+ * Index of the last block that starts at or before a time; first - 1 if there is none.
  * @param {Blocks} blocks
  * @param {[number, number]} slice
  * @param {number} time
@@ -94,7 +94,7 @@ export class BlockLoader {
    * @param {object} spec
    * @param {Fetch} spec.fetch
    * @param {[number, number]} spec.span The whole trace.
-   * @param {boolean} spec.refines Whether asking again gives finer blocks.
+   * @param {boolean} spec.refines Whether the server can give finer blocks for a shorter range.
    * @param {() => void} spec.loaded
    * @param {(error: unknown) => void} spec.failed
    */
@@ -103,13 +103,13 @@ export class BlockLoader {
     /** @type {Blocks | null} */
     this.blocks = null;
     this.groups = "";
-    /** The text searched for; hits are marked where asking again gives finer blocks. */
+    /** The text to search for; hits are marked if the server can give finer blocks. */
     this.text = "";
     this.busy = false;
   }
 
   /**
-   * Loads what a view needs where that is not here yet.
+   * Loads the blocks that a view needs, unless they are loaded already.
    * @param {{from: number, to: number, width: number, groups: string}} view
    */
   async need(view) {

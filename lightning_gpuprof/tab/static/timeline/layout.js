@@ -71,7 +71,7 @@ export const shownGroups = (rows) =>
     .join(",");
 
 /**
- * The row that a lane lies in.
+ * The row in which a lane lies.
  * @param {Row[]} rows
  * @param {number} lane
  */

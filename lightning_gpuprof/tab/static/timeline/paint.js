@@ -98,7 +98,7 @@ function blocksOf(pen, scene, row, blocks, slice, y, hit, least) {
     const fill = annotated && text ? annotationColor(text) : kindColor(kinds[blocks.kind[i]]);
     if (fill !== last) pen.fillStyle = last = fill;
     const left = Math.max(x, painted);
-    // A hair's breadth between neighbours, where there is room for it.
+    // A thin gap between neighbours, if there is room for it.
     pen.fillRect(left, y, Math.max(drawn - (left - x) - (drawn > 3 ? 0.7 : 0), 0.7), height);
     painted = x + drawn;
     if (end - x > TEXT_FROM) {
@@ -113,7 +113,7 @@ function blocksOf(pen, scene, row, blocks, slice, y, hit, least) {
 }
 
 /**
- * A block's label in a lane: gaps by their cause, kernels by the telling part of their names.
+ * A block's label in a lane: gaps by their cause, kernels by the distinctive part of their names.
  * @param {import("./layout.js").Row} row
  * @param {string} kind
  * @param {string} name
@@ -217,7 +217,7 @@ export function paintRuler(pen, { from, to, width, height }) {
     pen.fillRect(x, height - 6, 1, 6);
     pen.fillStyle = color("muted");
     const text = tickText(at, to - from);
-    if (x + 4 + pen.measureText(text).width <= width) pen.fillText(text, x + 4, height / 2); // not half of it
+    if (x + 4 + pen.measureText(text).width <= width) pen.fillText(text, x + 4, height / 2); // a label that does not fit is left out
   }
 }
 

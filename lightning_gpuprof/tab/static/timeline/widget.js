@@ -71,7 +71,7 @@ export class TimelineWidget {
     this.box = h("div.tl-box", { onscroll: () => this.redraw() }, this.sheet);
     this.node = h("div.tl", null, this.ruler, this.box, this.tip);
     this.frames = 0;
-    // For tests and benchmarks: what is drawn on a canvas cannot be asked for otherwise.
+    // For tests and benchmarks, which cannot read what is drawn on a canvas.
     Object.assign(this.canvas, { timeline: this });
     listen(this);
   }
@@ -140,7 +140,7 @@ export class TimelineWidget {
     const top = this.box.scrollTop;
     const bottom = top + this.height;
     const pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
-    // The canvas sticks to the box while the sheet scrolls below it.
+    // The canvas stays in place while the sheet below it scrolls.
     pen.setTransform(ratio, 0, 0, ratio, 0, -top * ratio);
     const { from, to, rows, selected } = this;
     const { kinds } = this.spec.payload;

@@ -55,11 +55,11 @@ function empty(text) {
 /** @param {import("../payloads").Waiting} answer */
 function waiting({ state, error }) {
   if (state === "failed") return `The runs could not be compared: ${error}`;
-  return "The runs are being compared, in a process of its own. It will show here.";
+  return "A separate process is comparing the runs. The result will appear here.";
 }
 
 /**
- * The run that came before this run: preferably of the same model and stage, and of these in the same folder.
+ * The run before this run: preferably one of the same model and stage, and among these one in the same folder.
  * @param {RunLine} run
  * @param {RunLine[]} others The newest first.
  */
@@ -74,7 +74,8 @@ function runBefore(run, others) {
 }
 
 /**
- * A rank counts its own parameters, of a sharded model a part.
+ * Whether two runs have the same model. Parameter counts are compared only if both runs shard the model alike, because
+ * a rank counts only the parameters that it holds.
  * @param {RunLine} a
  * @param {RunLine} b
  */

@@ -1,4 +1,4 @@
-// Shared by views of a profiler cycle: picking a cycle, and saying why there is nothing to show.
+// Shared by views of a profiler cycle: the list of cycles, and why there is nothing to show.
 
 import { count } from "../format.js";
 import { picker } from "../picker.js";
@@ -10,7 +10,7 @@ const ASK_AGAIN_MS = 1500;
 const WHY = ["no-trace", "profiler-busy", "trace-failed"];
 
 /**
- * Why no cycle has a trace, as far as the run knows.
+ * Why no cycle has a trace, by the notes of the run.
  * @param {import("../app.js").Context} context
  */
 export function untraced(context) {
@@ -20,7 +20,7 @@ export function untraced(context) {
 }
 
 /**
- * Why a cycle's payload holds nothing, null where it does.
+ * Why a cycle's payload holds nothing; null if it holds something.
  * @param {{state: import("../payloads").CycleSections["state"], error: string | null}} payload
  * @param {import("../app.js").Context} context
  */
@@ -33,9 +33,9 @@ export function absent(payload, context) {
     case "not-analysed":
       return "This cycle's trace has no analysis that can be shown here.";
     case "preparing":
-      return "The trace is being laid out for the timeline, in a process of its own. It will show here.";
+      return "A separate process is preparing the trace for the timeline, which will appear here.";
     case "not-prepared":
-      return "This cycle's trace was not laid out for the timeline.";
+      return "This cycle's trace was not prepared for the timeline.";
     case "failed":
       return `The trace could not be prepared: ${payload.error}`;
     default:
@@ -44,7 +44,7 @@ export function absent(payload, context) {
 }
 
 /**
- * Draws the view again in a moment, for as long as something in it is being prepared.
+ * Draws the view again after a moment, as long as some of its data are being prepared.
  * @param {import("../app.js").Context} context
  * @param {HTMLElement} node The view.
  * @param {{state?: string}} payload

@@ -1,4 +1,4 @@
-// Who called what, as boxes below their callers; a click makes a box fill the width.
+// The call tree, as boxes below their callers; a click makes a box fill the width.
 
 import { annotationColor, ink, kindColor } from "../colors.js";
 import { card, h, shorten } from "../dom.js";
@@ -106,7 +106,7 @@ function rooted(children) {
 }
 
 /**
- * Leaves out the nodes that do not pass; what they called goes to their callers.
+ * Leaves out the nodes that do not pass; their callers take over their children.
  * @param {CallNode} root
  * @param {(node: CallNode) => boolean} passes
  */
@@ -134,7 +134,7 @@ function collapse(root, passes) {
 }
 
 /**
- * The nodes along a path of names, as far as they are there.
+ * The nodes along a path of names, as far as the path exists.
  * @param {CallNode} root
  * @param {string[]} names
  */

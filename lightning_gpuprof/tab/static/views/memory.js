@@ -12,7 +12,7 @@ import { memorySites } from "./memory_sites.js";
 /** @typedef {import("../payloads").BatchCurve} BatchCurve */
 
 const GIB = 2 ** 30;
-/** Where the device's whole memory would leave less than this share to what is shown, it is not drawn. */
+/** The line at the device's whole memory is left out if the data would fill less than this share of the chart. */
 const LEAST_SHARE = 0.1;
 
 /** @type {import("./registry.js").View} */

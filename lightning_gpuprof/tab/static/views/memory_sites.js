@@ -31,7 +31,7 @@ export function memorySites(context, payload) {
 function absent({ state, file, error }) {
   if (state === "failed") return `The memory snapshot ${shorten(file, 100)} could not be analysed: ${error}`;
   return state === "preparing"
-    ? "The memory snapshot is being analysed, in a process of its own. It will show here."
+    ? "A separate process is analysing the memory snapshot. The result will appear here."
     : "The memory snapshot was not analysed; opening the run in TensorBoard does so.";
 }
 

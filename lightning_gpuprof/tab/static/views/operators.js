@@ -15,7 +15,7 @@ export const operators = {
       context.get("operators", { trace: context.state.trace }),
       context.get("traces"),
     ]);
-    // The same cycle, also where none was picked and the two views would choose by different files.
+    // Both views must show the same cycle. If none is picked, each of them would choose its own default.
     const calls = await context.get("calls", { trace: payload.trace });
     const why = absent(payload, context);
     searchAsAsked(context, payload.sections);
@@ -33,7 +33,7 @@ export const operators = {
 };
 
 /**
- * Searches for the name that a finding leads here with, in the tables that have it.
+ * Searches the tables for the name that a finding's link to this view asks for.
  * @param {import("../app.js").Context} context
  * @param {import("../payloads").Section[]} sections
  */

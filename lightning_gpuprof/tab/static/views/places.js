@@ -6,7 +6,7 @@ import { rowOf } from "../render.js";
 /** @typedef {import("../payloads").Section} Section */
 /** @typedef {import("../table.js").Row} Row */
 
-/** How much of the timeline is shown on each side, in lengths of the event. */
+/** How much of the timeline is shown on either side of an event, in lengths of the event. */
 const AROUND = 2;
 
 /**
@@ -30,7 +30,7 @@ export async function goTo(context, place) {
 }
 
 /**
- * What the search of Operators is to look for.
+ * The text to search for in the Operators view.
  * @param {Place} place
  */
 function nameOf(place) {
@@ -67,7 +67,7 @@ function around(row) {
 }
 
 /**
- * Traces and samples may name a file from different folders on.
+ * Whether a row's place is this place. Traces and samples may name a file relative to different folders.
  * @param {import("../payloads").Value | undefined} value
  * @param {Place} place
  */

@@ -1,4 +1,4 @@
-// Which sections of a run's document the views show; what no view names is on the Overview.
+// Which sections of a run's document the views show; the Overview shows those that no other view shows.
 
 /** @typedef {import("../payloads").Section} Section */
 

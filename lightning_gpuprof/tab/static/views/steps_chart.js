@@ -51,7 +51,7 @@ function phaseLabel(phase) {
 }
 
 /**
- * How high to draw. One slow first step must not flatten all others: it is cut off, and the chart says so.
+ * The height of the axis. A slow first step must not flatten all others: it is cut off, and the chart says so.
  * @param {Steps} payload
  * @param {PhaseColumns} phases
  */
@@ -106,7 +106,7 @@ function numbers(payload, phases) {
   };
 }
 
-/** The flags that occur in a payload and that charts mark. @param {Steps} payload */
+/** The flags in a payload that charts mark. @param {Steps} payload */
 function marksIn(payload) {
   return Object.entries(MARKS)
     .map(([flag, color]) => ({ bit: FLAGS[flag][0], label: FLAGS[flag][1], color }))
@@ -120,7 +120,7 @@ function markLegend(payload) {
   return h(
     "ul.legend",
     { "aria-label": "Marks" },
-    marks.map(({ label, color }) => h("li", null, h("i.tick", { style: { background: color } }), `${label} in it`)),
+    marks.map(({ label, color }) => h("li", null, h("i.tick", { style: { background: color } }), `a step with: ${label}`)),
   );
 }
 
@@ -154,7 +154,7 @@ function plot(payload, phases, { zoom, marks: marking }) {
   const [scale, unit] = UNITS.find(([size]) => limit >= size) ?? [1, "ns"];
   const first = payload.first;
   const isArea = first.length > BARS_UP_TO;
-  // An area's last step would have no width: it is drawn once more where it ends.
+  // The last step of an area would have no width, so it is drawn again where it ends.
   const last = first.length - 1;
   const ends = isArea ? [...first, payload.last[last] + 1] : first;
   /** @type {object[]} */
@@ -186,7 +186,7 @@ function plot(payload, phases, { zoom, marks: marking }) {
 }
 
 /**
- * The whole step, for the tooltip alone.
+ * Invisible points that show the whole step in the tooltip.
  * @param {number[]} y
  * @param {number[]} x
  * @param {string} unit
@@ -197,7 +197,7 @@ function total(y, x, unit) {
 }
 
 /**
- * The slowest step of each bucket: a mean of many hides it.
+ * The slowest step of every bucket, which a mean of many steps would hide.
  * @param {Steps} payload
  * @param {number} scale
  * @param {string} unit
@@ -206,7 +206,7 @@ function slowest(payload, scale, unit) {
   if (!payload.count.some((steps) => steps > 1)) return [];
   return [
     {
-      name: "slowest in it",
+      name: "slowest step",
       x: payload.slowest,
       y: payload.max_ns.map((ns) => ns / scale),
       type: "scatter",

@@ -119,7 +119,7 @@ class TimelineView {
     return h(
       "div.table-tools",
       null,
-      // A report carries what can be drawn, not each event's name.
+      // An HTML report holds the blocks to draw, but not the name of every event.
       context.source.live && search,
       button("−", "Zoom out", () => widget.zoom(1.6)),
       button("+", "Zoom in", () => widget.zoom(0.6)),
@@ -131,7 +131,7 @@ class TimelineView {
     );
   }
 
-  /** Shows the whole trace in Perfetto below. @param {string} url */
+  /** Shows the whole trace in Perfetto, below the timeline. @param {string} url */
   embed(url) {
     const frame = /** @type {HTMLIFrameElement} */ (h("iframe.perfetto", { title: "Perfetto" }));
     this.perfetto.replaceChildren(frame);
