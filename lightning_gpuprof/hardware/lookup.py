@@ -1,4 +1,4 @@
-"""From a device's name as reported to its peak rates, or to the reason why they are unknown."""
+"""Looks up a device's peak rates by the name that it reports."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ else:
 
 _VENDORS = re.compile(r"\b(nvidia|tesla|amd|instinct|geforce|graphics)\b|[\[\]()™®]")
 _MEMORY_TOLERANCE = 0.12
-"""Devices report from 7 % less (ECC, firmware) to 8 % more (GiB sold as GB) than on the box."""
+"""Devices report from 7 % less (ECC, firmware) to 8 % more (GiB sold as GB) than is advertised."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Peaks, or None and why; with peaks, the reason says what of them is unknown, if anything."""
+    """Peaks of a device, or None with the reason; with peaks, it is which of them are unknown."""
 
     peaks: Peaks | None
     reason: str = ""
@@ -44,16 +44,17 @@ class Lookup:
 def find_peaks(
     name: str | None, *, memory_bytes: int | None = None, units: int | None = None
 ) -> Lookup:
-    """Look a device up by its reported name; never guess.
+    """Return the peaks of a device by its reported name; a similar name is no match.
 
-    Memory and units that it reports decide between products of one name and unmask partitions.
+    The reported memory and units decide between products of the same name, and show whether the
+    device is a partition.
 
     >>> find_peaks("NVIDIA H100 80GB HBM3").peaks.flop_per_s["bf16"]
     989400000000000.0
     """
     if not name:
         return Lookup(None, "The file does not name the device.")
-    plain = " ".join(_VENDORS.sub(" ", name.lower()).split())  # as peaks.toml has it
+    plain = " ".join(_VENDORS.sub(" ", name.lower()).split())  # the form of the names in peaks.toml
     if "mig" in plain.split():
         return Lookup(None, f"{name} is a MIG partition; only whole devices have a datasheet row.")
     named = [row for row, patterns in peak_rows() if any(p.fullmatch(plain) for p in patterns)]
@@ -61,14 +62,14 @@ def find_peaks(
         return Lookup(None, f"No datasheet row in hardware/peaks.toml for {name!r}.")
     fitting = [row for row in named if _fits(row, memory_bytes, units)]
     if not fitting:
-        of = named[0]
+        datasheet = named[0]
         return Lookup(
             None,
             f"{name} reports {memory_bytes or '?'} bytes and {units or '?'} units, the datasheet "
-            f"of {of.name} {of.memory_gb or '?'} GB and {of.units or '?'}: a partition or another "
-            "model, whose peaks are not known.",
+            f"of {datasheet.name} {datasheet.memory_gb or '?'} GB and {datasheet.units or '?'}: "
+            "a partition or another model, whose peaks are not known.",
         )
-    return _agreed(name, fitting)
+    return _common_peaks(name, fitting)
 
 
 @cache
@@ -89,8 +90,8 @@ def _fits(row: Peaks, memory_bytes: int | None, units: int | None) -> bool:
     return units is None or row.units is None or units == row.units
 
 
-def _agreed(name: str, rows: list[Peaks]) -> Lookup:
-    """Keep what all products that share the name have in common."""
+def _common_peaks(name: str, rows: list[Peaks]) -> Lookup:
+    """Return the peaks that all products of the name have in common."""
     first = rows[0]
     if len(rows) == 1:
         return Lookup(first)

@@ -16,20 +16,25 @@ __all__ = ["SOURCES", "ReadOptions", "Source", "find_reader", "open_timeline"]
 
 @dataclass(frozen=True)
 class Source:
-    """Where a kind of file is read, by a module that is imported when it is needed."""
+    """The reader of one kind of file: a module that is imported when a file may be of that kind."""
 
     module: str
     marks: tuple[bytes, ...] = ()
-    """It is asked only about files whose first 64 KiB hold one of these; empty: about every one."""
+    """The reader is tried only on files whose first 64 KiB hold one of these; if empty, on all."""
 
 
 _HERE = "lightning_gpuprof.traces"
 _SQLITE = b"SQLite format 3"
-_OF_SHAPE = (
-    *(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
+_SHAPE_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
     MsgspecError,
 )
-"""What Python raises about data of an unexpected shape."""
+"""Errors that data of an unexpected shape can cause in a reader."""
 SOURCES: dict[str, Source] = {
     "rocprofv3-json": Source(f"{_HERE}.amd.rocprofv3_json", (b"rocprofiler-sdk-tool",)),
     "rocprof": Source(f"{_HERE}.amd.rocprof_v1", (b"BeginNs", _SQLITE)),
@@ -40,12 +45,15 @@ SOURCES: dict[str, Source] = {
     "rocprofv3-csv": Source(f"{_HERE}.amd.rocprofv3_csv", (b"Start_Timestamp",)),
     "jax-xplane": Source(f"{_HERE}.jax.jax_xplane", (b"/host:", b"/device:", b"Task Environment")),
 }
-"""Readers by source name, tried in this order: modules with `matches(head)`, which tells from a
-file's first bytes, and `read(path, options)`."""
+"""Readers by source name, in the order in which they are tried.
+
+A reader is a module with `matches(head)`, which recognizes its files by their first bytes, and
+`read(path, options)`.
+"""
 
 
 def find_reader(path: str) -> Any:
-    """Return the reader's module for a file, found from its content."""
+    """Return the module that reads a file, chosen by the file's content."""
     head = read_head(path)
     for source in SOURCES.values():
         if source.marks and not any(mark in head.data for mark in source.marks):
@@ -55,25 +63,25 @@ def find_reader(path: str) -> Any:
             return reader
     if not head.data:
         raise UnknownTraceError(
-            f"{path} holds nothing, or a gzip stream that ends before its first byte: it was not "
+            f"{path} is empty, or a gzip stream that ends before its first byte: it was not "
             "written to its end. Record it again."
         )
-    if (known := unsupported(head)) is not None:
-        raise UnknownTraceError(f"{path} {known}")
+    if (kind := unsupported(head)) is not None:
+        raise UnknownTraceError(f"{path} {kind}")
     raise UnknownTraceError(
-        f"{path} is not of a kind that can be read here ({', '.join(SOURCES)}). "
+        f"{path} is not of a supported kind ({', '.join(SOURCES)}). "
         "Give a trace file as the profiler wrote it."
     )
 
 
 def open_timeline(path: str, options: ReadOptions | None = None) -> Timeline:
-    """Read a trace file of any known kind, and keep what of its device events is possible."""
+    """Read a trace file of any supported kind; impossible device events are removed."""
     reader = find_reader(path)
     try:
         return checked(reader.read(path, options or ReadOptions()))
-    except _OF_SHAPE as error:
-        # Readers take apart what others wrote: what Python says of it is said of the file.
+    except _SHAPE_ERRORS as error:
+        # Readers parse what other programs wrote: an error in them means that the file is faulty.
         raise TraceError(
-            f"{path} is damaged, or not laid out as its kind of file is ({error!r:.200}). "
+            f"{path} is damaged, or its layout is not that of its kind of file ({error!r:.200}). "
             "Record it again, or export it in another form."
         ) from error

@@ -19,8 +19,8 @@ _PROCESS_SHIFT = 40
 class TimelineBuilder:
     """Collects events for the readers of every source but Kineto; times are absolute, in ns.
 
-    An event without an end, that ends before it starts, or at a time that no clock shows, is left
-    out and counted in a warning. Devices that the file does not describe are the `vendor`'s.
+    An event is left out, and counted in a warning, if it has no end, ends before it starts, or has
+    an impossible time. Devices that the file does not describe are of the given `vendor`.
     """
 
     def __init__(self, source: str, *, vendor: str | None = None) -> None:
@@ -31,20 +31,20 @@ class TimelineBuilder:
         self._host: list[_Row] = []
         self._device: list[_Row] = []
         self._processes: dict[int, int] = {}
-        self._cut = 0
+        self._left_out = 0
 
     def thread(self, pid: int | str | None, tid: int | str | None, name: str | None = None) -> int:
-        """Return the index of a host thread, adding it where it is new; unknown ids are 0."""
+        """Return the index of a host thread; a new one is added. Unknown ids count as 0."""
         if name:
             self.name_thread(pid or 0, tid or 0, name)
         return self._threads[pid or 0, tid or 0]
 
     def name_thread(self, pid: int | str, tid: int | str, name: str) -> None:
-        """Name a thread, where it has events."""
+        """Set a thread's name; it is dropped if the thread has no events."""
         self._thread_names[plain_id(pid), plain_id(tid)] = name
 
     def of_process(self, call: int | None, process: int | None) -> int | None:
-        """Return a correlation id that no other process of the file has."""
+        """Return a correlation id that is unique among the processes of the file."""
         if call is None or process is None:
             return call
         return call + (self._processes.setdefault(process, len(self._processes)) << _PROCESS_SHIFT)
@@ -58,7 +58,7 @@ class TimelineBuilder:
         thread: int,
         correlation: int | None = None,
     ) -> None:
-        """Add what a host thread did."""
+        """Add an event of a host thread."""
         self._add(self._host, start, end, name, category, thread, correlation)
 
     def device(
@@ -73,11 +73,11 @@ class TimelineBuilder:
         num_bytes: int | None = None,
     ) -> None:
         """Add a kernel, copy or fill of a device."""
-        where = (device, stream, correlation, num_bytes)
-        self._add(self._device, start, end, name, category, *where)
+        columns = (device, stream, correlation, num_bytes)
+        self._add(self._device, start, end, name, category, *columns)
 
     def _add(
-        self, rows: list[_Row], start: _Int, end: _Int, name: str | None, kind: str, *where: _Int
+        self, rows: list[_Row], start: _Int, end: _Int, name: str | None, kind: str, *columns: _Int
     ) -> None:
         if (
             isinstance(start, int)
@@ -86,15 +86,16 @@ class TimelineBuilder:
             and end - start < LONGEST_NS
         ):
             index = self._names[str(name) if name else "unnamed"]
-            rows.append((start, end - start, index, timeline.CATEGORY_ID[kind], *where))
+            rows.append((start, end - start, index, timeline.CATEGORY_ID[kind], *columns))
         else:
-            self._cut += 1
+            self._left_out += 1
 
     def build(self, *, devices: Sequence[timeline.DeviceInfo] = ()) -> timeline.Timeline:
         """Make the timeline, with its origin at the earliest start."""
-        if self._cut:
-            cut = f"{self._cut} events have no end after their start; they are left out."
-            self.warnings.append(cut)
+        if self._left_out:
+            self.warnings.append(
+                f"{self._left_out} events have no end after their start; they are left out."
+            )
         host = _columns(self._host, _HOST)
         device = _columns(self._device, _DEVICE)
         starts = [columns["start_ns"] for columns in (host, device)]
@@ -104,7 +105,7 @@ class TimelineBuilder:
         events = timeline.make_table(timeline.DeviceEvents, **device)
         used = set(np.unique(events.device).tolist()) - {timeline.MISSING}
         used -= {described.id for described in devices}
-        others = (timeline.DeviceInfo(number, None, self._vendor) for number in used)
+        undescribed = (timeline.DeviceInfo(number, None, self._vendor) for number in used)
         return timeline.Timeline(
             source=self._source,
             origin_ns=origin,
@@ -112,13 +113,13 @@ class TimelineBuilder:
             host=timeline.make_table(timeline.HostEvents, **host),
             device=events,
             threads=self._threads.table(self._thread_names),
-            devices=sorted([*devices, *others], key=lambda one: one.id),
+            devices=sorted([*devices, *undescribed], key=lambda device: device.id),
             warnings=tuple(self.warnings),
         )
 
 
 def copy_name(direction: str, source: str | None = None, target: str | None = None) -> str:
-    """Return a copy's name as Kineto writes it, whatever the source calls it."""
+    """Return a copy's name in Kineto's form, which all readers use."""
     kinds = f" ({source} -> {target})" if source and target else ""
     return f"Memcpy {direction}{kinds}"
 

@@ -18,15 +18,15 @@ _ANY = msgspec.json.Decoder(object)
 _DIGITS = re.compile(r"\d{1,20}")
 _WRAP = 1 << 64
 LIMIT_NS = 2**61
-"""Later times are damage: 1970 is 1.8e18 ns ago, and from one end to the other fits into int64."""
+"""Times beyond this are damaged: 1970 is 1.8e18 ns ago, and differences still fit into int64."""
 LONGEST_NS = 2**53
-"""Nothing in a trace takes 104 days, and a thousand such durations fit into int64."""
+"""Longer durations (104 days) are damaged; a thousand durations up to this fit into int64."""
 _LONGEST_ID = 20
 """Digits of the largest id of 64 bits."""
 
 
 class Indexer(dict[str, int]):
-    """Gives each distinct string the next index; looking one up adds it."""
+    """Gives each distinct string the next index; looking up a new string adds it."""
 
     def __missing__(self, key: str) -> int:
         self[key] = index = len(self)
@@ -34,20 +34,20 @@ class Indexer(dict[str, int]):
 
 
 class Threads(dict[tuple[object, object], int]):
-    """Gives each (pid, tid) its index; ids written as strings of digits are the same ids."""
+    """Gives each (pid, tid) the next index; ids written as digits in a string count as numbers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._known: dict[tuple[int | str, int | str], int] = {}
+        self._indexes: dict[tuple[int | str, int | str], int] = {}
 
     def __missing__(self, key: tuple[object, object]) -> int:
-        same = (plain_id(key[0]), plain_id(key[1]))
-        self[key] = index = self._known.setdefault(same, len(self._known))
+        thread = (plain_id(key[0]), plain_id(key[1]))
+        self[key] = index = self._indexes.setdefault(thread, len(self._indexes))
         return index
 
     def table(self, names: dict[tuple[int | str, int | str], str]) -> list[Thread]:
         """Return the threads by index."""
-        return [Thread(pid, tid, names.get((pid, tid))) for pid, tid in self._known]
+        return [Thread(pid, tid, names.get((pid, tid))) for pid, tid in self._indexes]
 
 
 def plain_id(value: object) -> int | str:
@@ -74,8 +74,8 @@ def to_id(value: object) -> int:
         try:
             value = int(value, 0)
         except ValueError:
-            found = _DIGITS.search(str(value))
-            value = int(found[0]) if found else MISSING
+            digits = _DIGITS.search(str(value))
+            value = int(digits[0]) if digits else MISSING
     if not isinstance(value, (int, float)) or (isinstance(value, float) and not isfinite(value)):
         return MISSING
     number = int(value)
@@ -83,7 +83,7 @@ def to_id(value: object) -> int:
 
 
 def ids(values: Sequence[object]) -> Int64:
-    """Return an id column from what a file holds."""
+    """Return a column of ids from the values in a file."""
     try:
         return np.fromiter(cast(Sequence[int], values), np.int64, len(values))
     except (TypeError, ValueError, OverflowError):
@@ -91,17 +91,17 @@ def ids(values: Sequence[object]) -> Int64:
 
 
 def numbers(values: Sequence[object], per: int) -> Float32:
-    """Return a column of fractions from what a file holds; of none where one is no number."""
+    """Return values divided by `per`, as a column; if any is not a number, all are `MISSING`."""
     try:
-        found: Float32 = np.array(values, dtype=np.float32) / np.float32(per)
+        column: Float32 = np.array(values, dtype=np.float32) / np.float32(per)
     except (TypeError, ValueError, OverflowError):
         return np.full(len(values), MISSING, dtype=np.float32)
-    found[~(found >= 0) | np.isinf(found)] = MISSING
-    return found
+    column[~(column >= 0) | np.isinf(column)] = MISSING
+    return column
 
 
 class Columns:
-    """A table in the making: its columns piece by piece."""
+    """Collects the columns of a table in pieces, and joins them."""
 
     def __init__(self) -> None:
         self._rows: list[int] = []
@@ -114,14 +114,16 @@ class Columns:
         self._rows.append(len(columns["start_ns"]))
 
     def table(self, kind: type[_T]) -> _T:
-        """Join the pieces and sort the rows; the pieces are gone afterwards."""
+        """Join the pieces and sort the rows. Call it once, because it drops the pieces."""
         if not self._rows:
             return make_table(kind)
         missing = [np.broadcast_to(np.int8(MISSING), rows) for rows in self._rows]
         columns = {}
         for name in list(self._pieces):
             pieces = self._pieces.pop(name)
-            columns[name] = np.concatenate([pieces.get(i, none) for i, none in enumerate(missing)])
+            columns[name] = np.concatenate(
+                [pieces.get(index, absent) for index, absent in enumerate(missing)]
+            )
         return make_table(kind, **columns)
 
 

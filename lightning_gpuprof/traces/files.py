@@ -1,4 +1,4 @@
-"""Files as blocks or as a whole, unpacked, and CSV."""
+"""Reads files in blocks or as a whole, unpacks gzip, and parses CSV."""
 
 import csv
 import io
@@ -14,14 +14,14 @@ from lightning_gpuprof.traces.sniff import GZIP_MAGIC
 
 try:
     _zlib: Any = import_module("isal.isal_zlib")
-except ImportError:  # where no wheel of isal fits: the same, slower
+except ImportError:  # no wheel of isal for this platform: zlib does the same, slower
     _zlib = zlib
 BLOCK_BYTES = 1 << 20
 _PACKED_BYTES = 1 << 16
 MOST_BYTES = 1 << 30
-"""Of a file that is read as a whole, unpacked."""
+"""The largest size, unpacked, of a file that is read as a whole."""
 MOST_RATIO = 250
-"""Unpacked over packed bytes, of a file that unpacks to more than `_FREE_BYTES`."""
+"""The most unpacked bytes per packed byte, for a file that unpacks to more than `_FREE_BYTES`."""
 _FREE_BYTES = 1 << 24
 
 
@@ -81,12 +81,12 @@ def read_file(path: str, warnings: list[str]) -> bytes:
 
 
 def read_text(path: str, warnings: list[str]) -> str:
-    """Return a text file's content, without the mark that Windows puts before it."""
+    """Return a text file's content, without the byte order mark that Windows adds."""
     return read_file(path, warnings).decode("utf-8-sig", "replace")
 
 
 def read_csv(path: str, warnings: list[str]) -> Iterator[Mapping[str, str]]:
-    """Yield a CSV file's rows by column name; a last row that is cut is left out, and said."""
+    """Yield a CSV file's rows by column name; incomplete rows are left out, with a warning."""
     yield from parse_csv(read_text(path, warnings), warnings)
 
 
@@ -95,22 +95,24 @@ def parse_csv(
 ) -> Iterator[Mapping[str, str]]:
     """Yield the rows of CSV text by column name.
 
-    A row with at least `needed` fields (by default one for each column) is whole.
+    A row with at least `needed` fields (by default one for each column) is complete.
     """
     reader = csv_rows(text)
     header = [name.strip() for name in next(reader, None) or []]
-    cut = 0
+    incomplete = 0
     for row in reader:
         if row is not None and (needed or len(header)) <= len(row) <= len(header):
             yield dict(zip(header, row, strict=False))
         elif row != []:
-            cut += 1
-    if cut:
-        warnings.append(f"{cut} CSV rows do not have {len(header)} fields; they are left out.")
+            incomplete += 1
+    if incomplete:
+        warnings.append(
+            f"{incomplete} CSV rows do not have {len(header)} fields; they are left out."
+        )
 
 
 def csv_rows(text: str) -> Iterator[list[str] | None]:
-    """Yield rows, and None for what is no row at all."""
+    """Yield the rows of CSV text, and None for each line that cannot be parsed."""
     reader = csv.reader(io.StringIO(text, newline=""))
     while True:
         try:
@@ -124,7 +126,7 @@ def csv_rows(text: str) -> Iterator[list[str] | None]:
 
 
 def csv_header(head: bytes) -> frozenset[str]:
-    """Return the column names in the first line of a file that looks like CSV, or nothing."""
+    """Return the column names in the first line of a file, read as CSV; none if it is not text."""
     try:
         text = head.split(b"\n", 1)[0].decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -1,9 +1,9 @@
-"""Checks a timeline's device events before anything is computed from them, whoever recorded them.
+"""Removes impossible device events from a timeline before anything is computed from it.
 
-Work on one stream runs in the order in which it was launched, one after the other, and none of it
-before its launch. Profilers at times write what contradicts that: durations of seconds, events at
-time 0, times of another clock. An event that is too long ends where the next one of its stream
-starts; one at an impossible time is left out; both are counted.
+The work of a stream runs in the order in which it was launched, without overlap, and never before
+its launch. Some recordings contradict that: durations of seconds, events at time 0, times of
+another clock. An event that is too long is cut where the next event of its stream starts; an event
+at an impossible time is left out. Both are counted.
 """
 
 from dataclasses import replace
@@ -21,10 +21,12 @@ from lightning_gpuprof.traces.timeline import (
 )
 
 CLOCK_NS = 10_000_000
-"""By so much the clocks of host and device may disagree, beyond what they do at the median."""
+"""How far the clocks of host and device may disagree, beyond their median difference."""
 OVERLAP_NS = 1_000_000
-"""A kernel may start before the one before it has ended (programmatic launch), not by so much;
-kernels of a graph, which one call launches, may run side by side under one stream's number."""
+"""How far a kernel may overlap the next kernel of its stream (programmatic launch).
+
+Kernels of a graph, which one call launches, may overlap more, under the same stream's number.
+"""
 
 
 def launch_rows(timeline: Timeline) -> Int32:
@@ -38,28 +40,27 @@ def launch_rows(timeline: Timeline) -> Int32:
     call = np.full(len(wanted), -1, dtype=np.int32)
     if len(ids):
         at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-        found = (ids[at] == wanted) & (wanted != MISSING)
-        call[found] = runtime[at[found]]
+        launched = (ids[at] == wanted) & (wanted != MISSING)
+        call[launched] = runtime[at[launched]]
     return call
 
 
 def checked(timeline: Timeline) -> Timeline:
-    """Return a timeline whose device events are possible, with what was done to the others."""
+    """Return a timeline without impossible device events, which counts what was changed."""
     call = launch_rows(timeline)
     wrong = _too_early(timeline, call)
     wrong[~wrong] = _too_late(timeline, select(timeline.device, ~wrong), call[~wrong])
-    kept = select(timeline.device, ~wrong)
-    end_ns = _possible_ends(kept, call[~wrong])
-    cut, left_out = int((end_ns < kept.end_ns).sum()), int(wrong.sum())
+    device = select(timeline.device, ~wrong)
+    end_ns = _possible_ends(device, call[~wrong])
+    cut, left_out = int((end_ns < device.end_ns).sum()), int(wrong.sum())
     if not cut and not left_out:
         return timeline
-    kept = replace(kept, dur_ns=end_ns - kept.start_ns)
-    found = replace(timeline, device=kept, cut_count=cut, left_out_count=left_out)
-    return _from_its_first(found)
+    device = replace(device, dur_ns=end_ns - device.start_ns)
+    return _rebased(replace(timeline, device=device, cut_count=cut, left_out_count=left_out))
 
 
 def _too_early(timeline: Timeline, call: Int32) -> Mask:
-    """Return which events have no time at all, or start before their launch."""
+    """Return a mask of the events that have no time, or start before their launch."""
     host, device, known = timeline.host, timeline.device, call >= 0
     timed = (device.start_ns + timeline.origin_ns != 0) | (device.dur_ns != 0)
     if (known & timed).any():
@@ -71,7 +72,7 @@ def _too_early(timeline: Timeline, call: Int32) -> Mask:
 
 
 def _too_late(timeline: Timeline, device: DeviceEvents, call: Int32) -> Mask:
-    """Return which events start after events of their stream that were launched later."""
+    """Return a mask of the events that start after events launched later on their stream."""
     host, late = timeline.host, np.zeros(len(device), dtype=np.bool_)
     for rows in _by_stream(device, call >= 0):
         called = host.start_ns[call[rows]]
@@ -87,7 +88,7 @@ def _too_late(timeline: Timeline, device: DeviceEvents, call: Int32) -> Mask:
 
 
 def _possible_ends(device: DeviceEvents, call: Int32) -> Int64:
-    """Return each event's end: where the next one starts, if it reaches over several of them."""
+    """Return each event's end: where the next event starts, if it overlaps several later ones."""
     end_ns = device.end_ns
     alone = np.ones(len(device), dtype=np.bool_)
     launched = call >= 0
@@ -109,13 +110,17 @@ def _by_stream(device: DeviceEvents, chosen: Mask) -> list[Int64]:
     return [part for part in np.split(rows, np.flatnonzero(changes) + 1) if len(part)]
 
 
-def _from_its_first(timeline: Timeline) -> Timeline:
-    """Begin a timeline's clock with its first event again, which may have been left out."""
+def _rebased(timeline: Timeline) -> Timeline:
+    """Return a timeline whose times start at its first event, since the former may be left out."""
     host, device = timeline.host, timeline.device
     calls = host.start_ns[host.category != CATEGORY_ID["python_function"]]
     first = min((int(at.min()) for at in (calls, device.start_ns) if len(at)), default=0)
-    moved = {
-        name: replace(table := getattr(timeline, name), start_ns=table.start_ns - first)
-        for name in ("host", "device", "memory", "flows")
-    }
-    return replace(timeline, origin_ns=timeline.origin_ns + first, **moved)
+    memory, flows = timeline.memory, timeline.flows
+    return replace(
+        timeline,
+        origin_ns=timeline.origin_ns + first,
+        host=replace(host, start_ns=host.start_ns - first),
+        device=replace(device, start_ns=device.start_ns - first),
+        memory=replace(memory, start_ns=memory.start_ns - first),
+        flows=replace(flows, start_ns=flows.start_ns - first),
+    )

@@ -1,8 +1,8 @@
 """Reads `torch.cuda.memory._dump_snapshot` pickles without running anything in them.
 
 A snapshot is plain data: dicts, lists, tuples, strings and numbers. A pickle that names any class
-or function could run code, so it is refused. Its instructions are gone through before they are
-followed: a few bytes of them could ask for all of a machine's memory.
+or function could run code, so it is refused. Its opcodes are checked before it is unpickled,
+because a few bytes of them could ask for all of a machine's memory.
 """
 
 import io
@@ -22,7 +22,7 @@ from lightning_gpuprof.traces.sniff import Head
 _KEYS = (b"segments", b"device_traces")
 _MOST_BYTES, _MOST_DEVICES = 1 << 31, 128
 _ENTRIES, _ENTRIES_PER_BYTE = 100_000, 8
-"""Blocks, events and lines of stacks; a pickle of few bytes can repeat what it holds."""
+"""The most blocks, events and stack lines, in all and per byte: a pickle can repeat its objects."""
 _Int = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 _Size = Annotated[int, Meta(ge=0, le=1 << 62)]
 
@@ -46,7 +46,7 @@ class Block(Struct, frozen=True):
 
 
 class Segment(Struct, frozen=True):
-    """Memory that the allocator holds from the device."""
+    """A piece of the device's memory that the allocator holds."""
 
     num_bytes: _Size = field(name="total_size")
     device: _Int = 0
@@ -56,10 +56,10 @@ class Segment(Struct, frozen=True):
 class AllocatorEvent(Struct):
     """An entry of the allocator's history, such as `alloc`, `free_completed` or `oom`.
 
-    `note` is the allocations' metadata that the program had set; empty without.
+    `note` is the metadata that the program had set for its allocations; empty if it set none.
     """
 
-    device: int = field(default=0, name="")  # by place; no key of the file
+    device: int = field(default=0, name="")  # set by position; not a key of the file
     action: str = ""
     num_bytes: _Size = field(default=0, name="size")
     time_us: _Int | None = None
@@ -83,7 +83,7 @@ class AllocatorDump:
 
     @property
     def devices(self) -> list[int]:
-        """Devices with memory held or with history."""
+        """Devices of which the dump holds memory or history."""
         return sorted({s.device for s in self.segments} | {e.device for e in self.events})
 
     def reserved_bytes(self, device: int) -> int:
@@ -103,7 +103,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def matches(head: Head) -> bool:
-    """Tell a snapshot by a pickle's first byte and a key of the snapshot."""
+    """Return whether a file is a pickle with one of a snapshot's keys."""
     return head.data.startswith(b"\x80") and any(key in head.data[:4096] for key in _KEYS)
 
 
@@ -139,19 +139,19 @@ _PLAIN = re.compile(
 )
 """Opcodes of plain data with arguments of a fixed length."""
 _LENGTHS = {b"U": 1, b"C": 1, b"\x8a": 1, b"\x8c": 1, b"B": 4, b"T": 4, b"X": 4, b"\x8d": 8}
-"""Opcodes of strings, bytes and long numbers, and how long the length is that follows."""
+"""Opcodes of strings, bytes and long numbers, with the size of the length that follows them."""
 
 
 def _check_opcodes(data: bytes) -> None:
-    """Refuse opcodes that a snapshot has no use for, broken text, and places far beyond the end.
+    """Refuse opcodes that no snapshot needs, broken text, and memo indexes that are too large.
 
-    Where objects are noted, by place, the unpickler makes room for all places before it.
+    The unpickler's memo is a list: an index makes it allocate room for all indexes below.
     """
     at = 0
     while data[at : at + 1] not in (b".", b""):
         code, end = data[at : at + 1], at + 5
-        if found := _PLAIN.match(data, at):
-            end = found.end()
+        if match := _PLAIN.match(data, at):
+            end = match.end()
         elif width := _LENGTHS.get(code):
             start = at + 1 + width
             end = start + int.from_bytes(data[at + 1 : start], "little")
@@ -160,18 +160,18 @@ def _check_opcodes(data: bytes) -> None:
             if code in b"\x8cX\x8d":
                 data[start:end].decode()  # the unpickler lets surrogates pass
         elif code != b"r":
-            raise UnreadableError(f"opcode {code!r} is none of plain data, and could run code")
-        elif (place := int.from_bytes(data[at + 1 : end], "little")) > at:
-            raise UnreadableError(f"at byte {at} it asks for {place:,} places")
+            raise UnreadableError(f"opcode {code!r} is not one of plain data, and could run code")
+        elif (index := int.from_bytes(data[at + 1 : end], "little")) > at:
+            raise UnreadableError(f"at byte {at} it asks for {index:,} memo entries")
         at = end
 
 
 def _check_entries(content: dict[Any, Any], most: int) -> None:
-    """Refuse a pickle that repeats what it holds beyond all measure."""
+    """Refuse a pickle that holds, by repetition, more entries than a file of its size can."""
     traces, segments = content.get("device_traces", ()), content.get("segments", ())
     count = 0
     if len(traces) > _MOST_DEVICES:
-        raise UnreadableError(f"it tells of more than {_MOST_DEVICES} devices")
+        raise UnreadableError(f"it is of more than {_MOST_DEVICES} devices")
     for group in (*traces, *(segment["blocks"] for segment in segments)):
         for entry in group:
             count += 1 + len(entry.get("frames", ()))

@@ -1,4 +1,4 @@
-"""Arguments of readers: the start of a file, from which its kind is found, and options."""
+"""What readers are given: the start of a file, by which its kind is recognized, and options."""
 
 import re
 import zlib
@@ -15,7 +15,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Head:
-    """The start of a file, by which its reader is found."""
+    """The start of a file, by which its reader is chosen."""
 
     path: str
     data: bytes
@@ -55,7 +55,7 @@ def read_head(path: str) -> Head:
     return Head(path, packed)
 
 
-_BYTES = 1 << 14
+_SEARCHED_BYTES = 1 << 14
 _BY_NAME = {
     ".nsys-rep": "a report of Nsight Systems; export it with `nsys export --type sqlite`",
     ".qdrep": "a report of Nsight Systems; export it with `nsys export --type sqlite`",
@@ -63,7 +63,7 @@ _BY_NAME = {
     ".pftrace": "a protobuf trace of Perfetto; record rocprofv3 with --output-format rocpd",
     ".otf2": "an OTF2 archive; record rocprofv3 with --output-format rocpd",
 }
-"""Binary kinds whose first bytes say little."""
+"""Binary kinds, recognized by the ending of the file's name."""
 _CHROME = {
     rb'"highres-ticks"|"/(?:host|device):[A-Z]+': "a Chrome trace of JAX's profiler; give the "
     "xplane.pb beside it",
@@ -71,7 +71,7 @@ _CHROME = {
     rb'"BeginNs"\s*:': "the results.json of rocprof v1; give the results.db or results.csv "
     "beside it",
 }
-"""Chrome traces of other profilers, which would read as Kineto's without most of their content."""
+"""Chrome traces of other profilers: the reader of Kineto's would lose most of their content."""
 OTHER_CHROME = re.compile(b"|".join(_CHROME))
 _BY_CONTENT = {
     rb"\A(?:PK\x03\x04|[\s\S]{257}ustar|\x28\xb5\x2f\xfd|\xfd7zXZ\x00|BZh[1-9])": "packed; "
@@ -86,13 +86,14 @@ _BY_CONTENT = {
 
 
 def unsupported(head: Head) -> str | None:
-    r"""Return what a file is and what to give instead; None where its kind is not known.
+    r"""Return what an unsupported file is and what to give instead; None for an unknown kind.
 
     >>> unsupported(Head("x", b"PK\x03\x04..."))
     'is packed; unpack it first.'
     """
-    start = head.data[:_BYTES]
-    json = _CHROME if start.lstrip()[:1] in (b"[", b"{") else {}
-    found = [kind for pattern, kind in {**json, **_BY_CONTENT}.items() if re.search(pattern, start)]
-    found += [kind for ending, kind in _BY_NAME.items() if head.path.endswith(ending)]
-    return f"is {found[0]}." if found else None
+    start = head.data[:_SEARCHED_BYTES]
+    is_json = start.lstrip()[:1] in (b"[", b"{")
+    patterns = {**_CHROME, **_BY_CONTENT} if is_json else _BY_CONTENT
+    kinds = [kind for pattern, kind in patterns.items() if re.search(pattern, start)]
+    kinds += [kind for ending, kind in _BY_NAME.items() if head.path.endswith(ending)]
+    return f"is {kinds[0]}." if kinds else None

@@ -22,22 +22,24 @@ _TEXT = frozenset(
 """Columns that hold text; every other one that a reader asks for holds integers. SQLite itself
 takes anything in any column, and other tools write numbers as text."""
 _ROWS, _ROWS_PER_BYTE = 1_000, 0.25
-"""Rows of a query: a row takes some bytes of the file, unless a view multiplies rows."""
-_EVERY, _ROUNDS, _ROUNDS_PER_MIB = 100_000, 100, 1_000
-"""Instructions of SQLite's machine between two looks at a query, and looks until it is ended."""
+"""The most rows of a query: a number, and more per byte of the file, which a row takes some of."""
+_INSTRUCTIONS_PER_CHECK = 100_000
+"""How many instructions SQLite's virtual machine runs between two checks of a query's length."""
+_CHECKS, _CHECKS_PER_MIB = 100, 1_000
+"""The checks after which a query is ended: so many, and so many more for each MiB of the file."""
 _LONGEST_TEXT = 1 << 24
 _FUNCTIONS = frozenset(
     "lz4_decompress json_extract -> ->> coalesce ifnull nullif iif count sum total min max avg abs "
     "round length lower upper trim substr substring".split()
 )
-"""What views of profilers may call; none of these makes more of what it is given."""
+"""Functions that profilers' views may call; none returns much more than it is given."""
 _PLAIN = frozenset(
     (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA, sqlite3.SQLITE_TRANSACTION)
 )
 
 
 def _allowed(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    """Refuse all that is more than reading, functions other than `_FUNCTIONS`, and recursion."""
+    """Allow reading and the `_FUNCTIONS` only; no other function, and no recursion."""
     called = action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS
     return sqlite3.SQLITE_OK if called or action in _PLAIN else sqlite3.SQLITE_DENY
 
@@ -45,8 +47,8 @@ def _allowed(action: int, first: str | None, second: str | None, *_: str | None)
 class Database:
     """A database opened for reading only, without touching the file or its folder.
 
-    Views are followed, since those of rocpd are what it has of a fixed form. So every query is
-    bounded, in rows and in work, by what a file of this length can hold.
+    Views are read too, since those of rocpd are the same in all its versions. A view can ask for
+    any amount of work, so the size of the file limits the rows and the instructions of a query.
     """
 
     def __init__(self, path: str, warnings: list[str] | None = None) -> None:
@@ -54,20 +56,20 @@ class Database:
         self._warnings = warnings if warnings is not None else []
         size = os.path.getsize(path)
         self._most_rows = _ROWS + int(_ROWS_PER_BYTE * size)
-        self._most_rounds = _ROUNDS + _ROUNDS_PER_MIB * size // 2**20
-        self._rounds = 0
+        self._most_checks = _CHECKS + _CHECKS_PER_MIB * size // 2**20
+        self._checks = 0
         self._connection = sqlite3.connect(f"file:{quote(path)}?immutable=1", uri=True)
         self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
-        # Views of rocpd may call it for what is packed; without it SQLite refuses the whole view.
+        # Views of rocpd call it for packed text; without it SQLite refuses the whole view.
         self._connection.create_function("lz4_decompress", 1, lambda packed: None)
         self._connection.set_authorizer(_allowed)
-        self._connection.set_progress_handler(self._goes_on_too_long, _EVERY)
+        self._connection.set_progress_handler(self._takes_too_long, _INSTRUCTIONS_PER_CHECK)
         if sys.version_info >= (3, 11):
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_TEXT)
 
-    def _goes_on_too_long(self) -> bool:
-        self._rounds += 1
-        return self._rounds > self._most_rounds
+    def _takes_too_long(self) -> bool:
+        self._checks += 1
+        return self._checks > self._most_checks
 
     def __enter__(self) -> "Database":
         return self
@@ -90,12 +92,12 @@ class Database:
         return {name: self._columns(name) for (name,) in names}
 
     def named(self, table: str) -> str | None:
-        """Return a table's name in this file, which may end in a version; None without it."""
+        """Return a table's name in this file, which may end in a version; None if there is none."""
         versions = (name for name in self.tables if _VERSION.sub("", name) == table)
         return table if table in self.tables else next(versions, None)
 
     def has(self, table: str, *columns: str) -> bool:
-        """Tell whether a table with these columns exists."""
+        """Return whether a table with these columns exists."""
         name = self.named(table)
         return name is not None and set(columns) <= set(self.tables[name])
 
@@ -110,16 +112,18 @@ class Database:
         present = self.tables[name]
         kinds = {column: "TEXT" if column in _TEXT else "INTEGER" for column in present}
         picked = ", ".join(f'CAST("{c}" AS {kinds[c]})' if c in kinds else "NULL" for c in columns)
-        count = self._rounds = 0
+        count = self._checks = 0
         try:
             for row in self._connection.execute(f'SELECT {picked} FROM "{name}"'):
-                if (count := count + 1) > self._most_rows:
+                count += 1
+                if count > self._most_rows:
                     raise sqlite3.DataError(f"a view gives more than {self._most_rows:,} rows")
                 yield row
         except _ERRORS as error:
             why = str(error)
-            if self._rounds > self._most_rounds:
-                why = f"more than {self._most_rounds * _EVERY:,} instructions of SQLite"
+            if self._checks > self._most_checks:
+                most = self._most_checks * _INSTRUCTIONS_PER_CHECK
+                why = f"more than {most:,} instructions of SQLite"
             self._warnings.append(
                 f"Table {table} could be read only up to row {count} ({why}): the file is damaged "
                 "or ends early."
@@ -127,19 +131,20 @@ class Database:
 
     def texts(self, table: str, number: str, text: str) -> dict[int, str]:
         """Return a table of texts by number, without those that are null."""
-        return {at: one for at, one in self.rows(table, number, text) if one is not None}
+        rows = self.rows(table, number, text)
+        return {key: value for key, value in rows if value is not None}
 
     def _columns(self, table: str) -> list[str]:
         try:
-            found = self._connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+            columns = self._connection.execute(f'PRAGMA table_info("{table}")').fetchall()
         except _ERRORS:
-            # A view over a table that is missing: as good as not there.
+            # A view of a table that is missing cannot be read either.
             return []
-        return [row[1] for row in found]
+        return [row[1] for row in columns]
 
 
 def has_tables(path: str, head: bytes, *any_of: str) -> bool:
-    """Tell whether a file is an SQLite database with at least one of these tables or views."""
+    """Return whether a file is an SQLite database with at least one of these tables or views."""
     if not head.startswith(MAGIC):
         return False
     with Database(path) as database:

@@ -18,7 +18,10 @@ _HEADER = re.compile(
     r"\s*\"?(?:Time ?\(%\)|(?:API )?Start ?\([a-z]+\)|Total(?: Size)? \([A-Za-z]+\)|PID|Row#"
     r"|NVTX Range|Range|(?:Range )?Name)\"?\s*,",
 )
-_SAYS = re.compile(r"(?:Processing |SKIPPED|NOTICE|WARNING|ERROR|Generating |Exporting | *\*\* )")
+_MESSAGE = re.compile(
+    r"(?:Processing |SKIPPED|NOTICE|WARNING|ERROR|Generating |Exporting | *\*\* )"
+)
+"""What `nsys stats` prints between its reports."""
 _UNIT = re.compile(r"(.*?) ?\(([A-Za-z]+)\)$")
 
 
@@ -27,7 +30,7 @@ def reports(text: str) -> Iterator[list[str]]:
     block: list[str] = []
     for line in text.splitlines():
         starts = bool(_HEADER.match(line))
-        if starts or not line.strip() or _SAYS.match(line):
+        if starts or not line.strip() or _MESSAGE.match(line):
             if block:
                 yield block
             block = [line] if starts else []
@@ -40,8 +43,9 @@ def reports(text: str) -> Iterator[list[str]]:
 def column(row: Row, title: str) -> tuple[str, str] | None:
     """Return a value and its unit from the column of this title: `Start (us)`, `Start(nsec)`."""
     for name, value in row.items():
-        if (found := _UNIT.match(name)) and found[1] == title:
-            return value, found[2]
+        match = _UNIT.match(name)
+        if match and match[1] == title:
+            return value, match[2]
     return None
 
 
@@ -53,15 +57,15 @@ _KINDS = {
     r"|MEMORY_ALLOCATION|SCRATCH_MEMORY",
     "api": r"hip|hsa_|__hip|roctx|cuda|cuLaunch|cuMem|nccl|roc",
 }
-"""Names of rows in files of rocprof and rocprofv3 that are not of kernels."""
+"""Names of rows in files of rocprof and rocprofv3 that are not kernels, by kind."""
 _COUNTS = ("Instances", "Num Calls", "Calls", "Count", "Operations")
 _NSYS_NAMES = ("Name", "Operation", "Range", "Event", "Style")
 _ORDER = ("kernel", "memory", "api", "range")
-"""Of several reports the first of these kinds is the file's; the others stand beside it."""
+"""The report of the first of these kinds is the main one; the others stand beside it."""
 
 
 def matches(head: Head) -> bool:
-    """Tell statistics by their header, which `nsys stats` may print after other lines."""
+    """Return whether a file has a header of statistics; `nsys stats` prints lines before it."""
     if csv_header(head.data) >= _ROCPROF:
         return True
     text = head.data.decode("utf-8", "replace")
@@ -94,12 +98,13 @@ def _kind(stats: tuple[NameStats, ...]) -> str:
 
 
 def _nsys(text: str, warnings: list[str]) -> Tables:
-    found = [(kind, block) for block in reports(text) if (kind := _nsys_kind(block))]
-    found.sort(key=lambda pair: _ORDER.index(pair[0]))
-    tables = [
-        Tables("stats-csv", kind, stats=tuple(row for row in map(_nsys_row, rows) if row))
-        for kind, rows in ((kind, parse_csv("\n".join(block), warnings)) for kind, block in found)
-    ]
+    blocks = [(kind, block) for block in reports(text) if (kind := _nsys_kind(block))]
+    blocks.sort(key=lambda pair: _ORDER.index(pair[0]))
+    tables = []
+    for kind, block in blocks:
+        rows = map(_nsys_row, parse_csv("\n".join(block), warnings))
+        stats = tuple(row for row in rows if row is not None)
+        tables.append(Tables("stats-csv", kind, stats=stats))
     if len(tables) > 1:
         others = ", ".join(table.kind for table in tables[1:])
         warnings.append(
@@ -110,7 +115,7 @@ def _nsys(text: str, warnings: list[str]) -> Tables:
 
 
 def _nsys_kind(block: list[str]) -> str | None:
-    """Tell what a report sums up from its columns; None where it is no sum of times."""
+    """Return what a report sums up, by its columns; None if it does not sum up times."""
     names = {name.strip().strip('"') for name in block[0].split(",")}
     if not (names & set(_COUNTS) and names & {"Time (%)", "Time(%)"}):
         return None
@@ -128,13 +133,14 @@ def _nsys_row(fields: Mapping[str, str]) -> NameStats | None:
     if "kernel" not in row.get("Category", "kernel").lower():
         return None  # a report that mixes kernels with calls and copies
     name = next((row[title] for title in _NSYS_NAMES if row.get(title)), "")
-    count = next((integer(row[c]) for c in _COUNTS if c in row), None)
-    whole = column(row, "Total Time")
-    total = scaled(*whole) if whole else None
-    if count is None or total is None:
+    count = next((integer(row[title]) for title in _COUNTS if title in row), None)
+    total_column = column(row, "Total Time")
+    if count is None or total_column is None:
         return None
-    low, high = (
-        scaled(*(column(row, short) or (row.get(long, ""), whole[1] if whole else "ns")))
-        for short, long in (("Min", "Minimum"), ("Max", "Maximum"))
-    )
+    total, unit = scaled(*total_column), total_column[1]
+    if total is None:
+        return None
+    # Older versions have the columns `Minimum` and `Maximum`, in the unit of the total.
+    low = scaled(*(column(row, "Min") or (row.get("Minimum", ""), unit)))
+    high = scaled(*(column(row, "Max") or (row.get("Maximum", ""), unit)))
     return NameStats(name, count, total, low, high)

@@ -56,7 +56,7 @@ class Tables:
 
 
 def open_tables(path: str) -> Tables | None:
-    """Read a file of statistics or counters; None where it is none of these."""
+    """Read a file of statistics or counters; None if it is neither."""
     head = read_head(path)
     readers: Iterator[Any] = map(import_module, TABLE_SOURCES.values())
-    return next((one.read_tables(path) for one in readers if one.matches(head)), None)
+    return next((reader.read_tables(path) for reader in readers if reader.matches(head)), None)

@@ -32,7 +32,7 @@ CATEGORIES = (
 )
 """Kineto's own names; readers of other sources and of older files map theirs onto these.
 
-`cuda_runtime` and `cuda_driver` hold HIP's calls too, as Kineto has it.
+As in Kineto, `cuda_runtime` and `cuda_driver` hold HIP's calls too.
 """
 CATEGORY_ID = {name: index for index, name in enumerate(CATEGORIES)}
 
@@ -88,7 +88,7 @@ class DeviceEvents(Table):
 
 
 OCCUPANCY = ("occupancy_frac", "blocks_per_sm", "warps_per_sm")
-"""How a launch fills the device: warps of those it could hold at a time, and what was launched."""
+"""How a launch fills the device: the share of warps that can run at once, and what was launched."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,11 +169,11 @@ def select(table: _T, keep: Mask | Int64) -> _T:
 
 def of_category(table: HostEvents | DeviceEvents, *names: str) -> Mask:
     """Return a mask of the rows of the given categories."""
-    # Comparisons, since looking each up would make indices of 64 bits of them all.
-    found: Mask = table.category == CATEGORY_ID[names[0]]
+    # Comparisons, because indexing a table of flags would convert the column to 64 bits.
+    mask: Mask = table.category == CATEGORY_ID[names[0]]
     for name in names[1:]:
-        found |= table.category == CATEGORY_ID[name]
-    return found
+        mask |= table.category == CATEGORY_ID[name]
+    return mask
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class DeviceMetric:
-    """Samples of a share of a device's peak, while work ran; `device` counts those sampled."""
+    """Samples of a share of a device's peak while work ran; `device` counts sampled devices."""
 
     name: str
     device: int
@@ -245,4 +245,4 @@ class Timeline:
     cut_count: int = 0
     """Device events that lasted beyond later ones of their stream, and are cut there."""
     left_out_count: int = 0
-    """Device events at impossible times, which are left out; see `gate.py`."""
+    """Device events at impossible times, which are left out (`gate.py`)."""

@@ -45,5 +45,5 @@ def test_a_text_that_is_no_trace_is_of_no_known_kind(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("\n\nTime is short.\n")
 
-    with pytest.raises(UnknownTraceError, match="is not of a kind that can be read"):
+    with pytest.raises(UnknownTraceError, match="is not of a supported kind"):
         find_reader(str(path))

@@ -9,7 +9,7 @@ _COLUMNS = {"Kernel_Name", "Counter_Name", "Counter_Value"}
 
 
 def matches(head: Head) -> bool:
-    """Tell the file by its header."""
+    """Return whether the header is that of counters."""
     return csv_header(head.data) >= _COLUMNS
 
 

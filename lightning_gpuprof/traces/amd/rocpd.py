@@ -1,9 +1,9 @@
 """Reads rocpd, the SQLite output of rocprofv3 (its default format).
 
 Only the views `kernels`, `memory_copies` and `regions` are read: they have the same columns in all
-schema versions (3.0.0 to 3.0.5 and 4.1.0; tested with databases made by them, no whole file was at
-hand). `stack_id` is the profiler's correlation id. A marker's text stands in `extdata`; where that
-is packed by lz4 the name of the call is kept.
+schema versions (3.0.0 to 3.0.5 and 4.1.0; tested with databases made from these schemas, because no
+recorded file was available). `stack_id` is the profiler's correlation id. A marker's text stands in
+`extdata`; where that is packed by lz4, the marker has the name of its call.
 """
 
 import msgspec
@@ -19,7 +19,7 @@ _INDEXES = ("agent_absolute_index", "agent_abs_index")
 
 
 def matches(head: Head) -> bool:
-    """Tell a rocpd file by its tables."""
+    """Return whether a file is a database with rocpd's tables."""
     return has_tables(head.path, head.data, "rocpd_kernel_dispatch", "rocpd_region")
 
 
@@ -37,14 +37,15 @@ def read(path: str, options: ReadOptions) -> Timeline:
 
 
 def _kernels(database: Database, builder: TimelineBuilder) -> None:
-    index = _first(database, "kernels")
+    index = _index_column(database, "kernels")
     shown = 0
     for name, start, end, device, stream, queue, stack, pid in database.rows(
         "kernels", "name", "start", "end", index, "stream_id", "queue_id", "stack_id", "pid"
     ):
         shown += 1
-        on = stream if stream is not None else queue
-        builder.device(start, end, name, "kernel", device, on, builder.of_process(stack, pid))
+        number = stream if stream is not None else queue
+        call = builder.of_process(stack, pid)
+        builder.device(start, end, name, "kernel", device, number, call)
     dispatched = sum(1 for _ in database.rows("rocpd_kernel_dispatch", "id"))
     if dispatched > shown:
         builder.warnings.append(
@@ -54,7 +55,7 @@ def _kernels(database: Database, builder: TimelineBuilder) -> None:
 
 
 def _copies(database: Database, builder: TimelineBuilder) -> None:
-    sides = (_first(database, "memory_copies", side) for side in ("src_", "dst_"))
+    sides = (_index_column(database, "memory_copies", side) for side in ("src_", "dst_"))
     where = (*sides, "stream_id", "stack_id", "pid", "size")
     for name, start, end, source, target, stream, stack, pid, size in database.rows(
         "memory_copies", "name", "start", "end", *where
@@ -79,10 +80,10 @@ def _regions(database: Database, builder: TimelineBuilder) -> None:
 def _message(details: object) -> str | None:
     """Return a marker's text, from JSON such as `{"message": "epoch 3"}`."""
     try:
-        found = msgspec.json.decode(details) if isinstance(details, str | bytes) else {}
+        values = msgspec.json.decode(details) if isinstance(details, str | bytes) else {}
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    text = found.get("message") if isinstance(found, dict) else None
+    text = values.get("message") if isinstance(values, dict) else None
     return text if isinstance(text, str) and text else None
 
 
@@ -95,6 +96,7 @@ def _devices(database: Database) -> list[DeviceInfo]:
     ]
 
 
-def _first(database: Database, view: str, side: str = "") -> str:
+def _index_column(database: Database, view: str, side: str = "") -> str:
+    """Return the column with the device's index that a view has."""
     names = [side + name for name in _INDEXES]
     return next((name for name in names if database.has(view, name)), names[0])

@@ -23,7 +23,7 @@ DIRECTIONS = {
 
 
 def matches(head: Head) -> bool:
-    """Tell either file by `BeginNs`, which no other profiler writes."""
+    """Return whether a file is one of the two; no other profiler writes `BeginNs`."""
     if head.data.startswith(MAGIC):
         return has_tables(head.path, head.data, "KERN", "OPS") and not has_tables(
             head.path, head.data, "rocpd_kernel_dispatch"

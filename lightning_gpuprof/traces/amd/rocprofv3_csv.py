@@ -25,13 +25,13 @@ _DIRECTIONS = {
 
 
 def matches(head: Head) -> bool:
-    """Tell a trace by its header."""
+    """Return whether the header is that of a trace."""
     header = csv_header(head.data)
     return header >= _TIMES and any(map(header.issuperset, _KINDS)) and not header & _COUNTERS
 
 
 def read(path: str, options: ReadOptions) -> Timeline:
-    """Read one CSV file; files of one run have to be read one by one."""
+    """Read a CSV file; of a run with several files each is read by itself."""
     builder = TimelineBuilder("rocprofv3-csv", vendor="amd")
     for row in read_csv(path, builder.warnings):
         start, end = integer(row["Start_Timestamp"]), integer(row["End_Timestamp"])
@@ -72,5 +72,5 @@ def direction_of(text: str | None) -> str:
 
 
 def _stream(row: Mapping[str, str]) -> int | None:
-    found = (integer(row.get(column)) for column in _STREAMS)
-    return next((number for number in found if number is not None), None)
+    numbers = (integer(row.get(column)) for column in _STREAMS)
+    return next((number for number in numbers if number is not None), None)

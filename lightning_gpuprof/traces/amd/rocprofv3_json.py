@@ -1,8 +1,8 @@
 """Reads the JSON results of rocprofv3 (`rocprofiler-sdk-tool`), gzipped or not.
 
 Records name a kernel, an operation and an agent by number; the file's own tables resolve them.
-Times are ns. Seen from rocprofiler-sdk of December 2025, with kernel records only; the other
-kinds follow its writer and its own tests, and could not be checked against a real file.
+Times are ns. Tested with a file of rocprofiler-sdk of December 2025 that holds kernel records only;
+the other kinds follow its writer and its own tests.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 
 def matches(head: Head) -> bool:
-    """Tell the file by its one top-level key."""
+    """Return whether a file has the only top-level key of these results."""
     return b'"rocprofiler-sdk-tool"' in head.data[:256]
 
 
@@ -52,10 +52,10 @@ class _Process:
         strings = tool.get("strings", {})
         self._kinds = strings.get("buffer_records", [])
         # A marker's text is listed under its correlation id.
-        self._messages = {one["key"]: one["value"] for one in strings.get("marker_api", ())}
+        self._messages = {entry["key"]: entry["value"] for entry in strings.get("marker_api", ())}
 
     def read(self) -> None:
-        """Add all that is known to the timeline."""
+        """Add the process's records to the timeline."""
         symbols = {symbol["kernel_id"]: symbol for symbol in self._tool.get("kernel_symbols", ())}
         for record in self._records("kernel_dispatch"):
             info = record["dispatch_info"]
@@ -67,8 +67,8 @@ class _Process:
             self._builder.device(*_times(record), name, "kernel", device, stream, self._id(record))
         for record in self._records("memory_copy"):
             direction = direction_of(self._operation(record))
-            on = record.get("dst_agent_id" if direction == "HtoD" else "src_agent_id") or {}
-            device, stream = self._nodes.get(on.get("handle")), record.get("stream_id") or {}
+            agent = record.get("dst_agent_id" if direction == "HtoD" else "src_agent_id") or {}
+            device, stream = self._nodes.get(agent.get("handle")), record.get("stream_id") or {}
             where = (device, stream.get("handle"), self._id(record), record.get("bytes"))
             self._builder.device(*_times(record), copy_name(direction), "gpu_memcpy", *where)
         for api in _APIS:

@@ -15,12 +15,12 @@ _MARKERS = ("UserMarker", "roctx", "Marker")
 _CALLS = ("hip", "__hip", "hsa_", "cuda", "nccl")
 _OPERATORS = ("aten::", "autograd::", "torch::")
 _CATEGORIES = {"function": "cpu_op", "backward_function": "cpu_op", "user_scope": "user_annotation"}
-"""Our category of torch's rows, by that of schema 3."""
+"""The timeline's category of torch's rows, by their category in schema 3."""
 _API = ("id", "start", "end", "pid", "tid", "apiName_id", "args_id")
 
 
 def matches(head: Head) -> bool:
-    """Tell the database by its table of operations."""
+    """Return whether a file is a database with rocmProfileData's table of operations."""
     return has_tables(head.path, head.data, "rocpd_op")
 
 

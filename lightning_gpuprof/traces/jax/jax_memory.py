@@ -1,8 +1,8 @@
 """Reads what `jax.profiler.save_device_memory_profile` writes: a pprof file, gzipped.
 
 Each sample is the memory of one stack: bytes and allocations, with the labels `kind` (buffer,
-executable) and `device`. A stack begins with its innermost call; the first frame outside JAX is
-taken for the line that allocated.
+executable) and `device`. A stack begins with its innermost call; the first frame outside JAX counts
+as the line that allocated.
 """
 
 import re
@@ -17,7 +17,7 @@ from lightning_gpuprof.traces.jax.messages import message_class
 from lightning_gpuprof.traces.sniff import Head
 
 _BEGIN = re.compile(rb"\n\x04\x08.\x10.\n\x04\x08.\x10.\x12")
-"""Two types of values, then a sample."""
+"""The start of a file: two types of values, then a sample."""
 _JAX = re.compile(r"[/\\](jax|jaxlib)[/\\]|[/\\]contextlib\.py$")
 _PROFILE = """
 Profile: sample_type 1 ValueType*, sample 2 Sample*, location 4 Location*, function 5 Function*, \
@@ -30,12 +30,12 @@ Line: function_id 1 uint, line 2 int
 Function: id 1 uint, name 2 int, filename 4 int
 """
 
-Place = tuple[str, int, str]
+CodeLine = tuple[str, int, str]
 """File, line and function."""
 
 
 def matches(head: Head) -> bool:
-    """Tell the file by the two types of its values, which come first."""
+    """Return whether a file begins with the two types of its values."""
     return _BEGIN.match(head.data) is not None
 
 
@@ -54,33 +54,36 @@ def read_memory(path: str, warnings: list[str]) -> dict[str, "DeviceMemory"]:
 
 
 class DeviceMemory:
-    """Bytes and allocations by place, and bytes by kind."""
+    """Bytes and allocations by line, and bytes by kind."""
 
     def __init__(self) -> None:
-        self.site_bytes = Counter[Place | None]()
-        self.site_count = Counter[Place | None]()
+        self.site_bytes = Counter[CodeLine | None]()
+        self.site_count = Counter[CodeLine | None]()
         self.kind_bytes = Counter[str]()
 
 
 def _devices(profile: Any) -> dict[str, DeviceMemory]:
     texts = [text.decode("utf-8", "replace") for text in profile.string_table]
-    functions = {one.id: (texts[one.name], texts[one.filename]) for one in profile.function}
-    places = {one.id: _place(one, functions) for one in profile.location}
-    found: dict[str, DeviceMemory] = {}
+    functions = {
+        function.id: (texts[function.name], texts[function.filename])
+        for function in profile.function
+    }
+    lines = {location.id: _line(location, functions) for location in profile.location}
+    devices: dict[str, DeviceMemory] = {}
     for sample in profile.sample:
         if len(sample.value) < 2:
             continue
         count, size = sample.value[:2]
-        labels = {texts[one.key]: texts[one.str] for one in sample.label}
-        device = found.setdefault(labels.get("device", "all"), DeviceMemory())
-        site = _site([places.get(one) for one in sample.location_id])
+        labels = {texts[label.key]: texts[label.str] for label in sample.label}
+        device = devices.setdefault(labels.get("device", "all"), DeviceMemory())
+        site = _site([lines.get(location) for location in sample.location_id])
         device.site_bytes[site] += size
         device.site_count[site] += count
         device.kind_bytes[labels.get("kind", "unknown")] += size
-    return found
+    return devices
 
 
-def _place(location: Any, functions: dict[int, tuple[str, str]]) -> Place | None:
+def _line(location: Any, functions: dict[int, tuple[str, str]]) -> CodeLine | None:
     if not location.line:
         return None
     line = location.line[0]
@@ -88,8 +91,8 @@ def _place(location: Any, functions: dict[int, tuple[str, str]]) -> Place | None
     return (file, line.line, name) if file else None
 
 
-def _site(stack: list[Place | None]) -> Place | None:
-    """Return the innermost frame outside JAX, else the innermost."""
-    known = [place for place in stack if place is not None]
-    outside = (place for place in known if not _JAX.search(place[0]))
+def _site(stack: list[CodeLine | None]) -> CodeLine | None:
+    """Return the innermost line outside JAX, or else the innermost line."""
+    known = [line for line in stack if line is not None]
+    outside = (line for line in known if not _JAX.search(line[0]))
     return next(outside, known[0] if known else None)

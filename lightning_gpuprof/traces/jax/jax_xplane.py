@@ -1,9 +1,9 @@
 """Reads `xplane.pb`, which JAX's and TensorFlow's profilers write.
 
 A plane is a device or the host; its lines are streams or threads. Times are ps from a line's own
-start; they are rounded to ns. A GPU's work is on the lines named `Stream #16(Kernel)`; a TPU's on
-`XLA Ops`. Lines that the profiler derives from those (`XLA Modules`, `Steps`, ...) are ranges,
-not work. Python calls are read only where stacks are asked for.
+start; they are rounded to ns. A GPU's work is on lines with names such as `Stream #16(Kernel)`, a
+TPU's on `XLA Ops`. Lines that the profiler derives from those (`XLA Modules`, `Steps`, ...) are
+ranges, not work. Python calls are read only where stacks are asked for.
 """
 
 import re
@@ -43,7 +43,7 @@ StatEntry: key 1 int, value 2 XStatMetadata
 
 
 def matches(head: Head) -> bool:
-    """Tell the file by its first field, a plane, and that plane's name."""
+    """Return whether a file begins with a plane that has a name of these profilers."""
     start = head.data[:128]
     return start.startswith(b"\n") and any(mark in start for mark in _MARKS)
 
@@ -62,11 +62,11 @@ def read(path: str, options: ReadOptions) -> Timeline:
         names = _Names(plane)
         if device := _DEVICE.search(_text(plane.name)):
             devices.append(_device_info(plane, names, int(device[2])))
-            known = _device_plane(builder, plane, names, int(device[2]))
-        elif known := _text(plane.name).startswith("/host:"):
+            is_known = _device_plane(builder, plane, names, int(device[2]))
+        elif is_known := _text(plane.name).startswith("/host:"):
             _host_plane(builder, plane, names, options)
         events = sum(len(line.events) for line in plane.lines)
-        if not known and events and _text(plane.name).startswith("/device:"):
+        if not is_known and events and _text(plane.name).startswith("/device:"):
             name = _text(plane.name)
             builder.warnings.append(
                 f"Plane {name} is not known here: {events} events of a device are left out."
@@ -89,23 +89,23 @@ class _Names:
 
     def values(self, holder: Any) -> dict[str, Any]:
         """Return the statistics of an event or a plane by name."""
-        found = {}
+        values = {}
         for stat in holder.stats:
             for field, value in stat.ListFields():
                 if field.name == "ref_value":
                     value = self.stats.get(value, "")
                 if field.name != "metadata_id":
                     text = _text(value) if field.name == "str_value" else value
-                    found[self.stats.get(stat.metadata_id, "")] = text
-        return found
+                    values[self.stats.get(stat.metadata_id, "")] = text
+        return values
 
 
 def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: int) -> bool:
     """Read a device's streams, or else its operations; return whether it has any."""
     lines = [(line, _STREAM.match(_text(line.name))) for line in plane.lines]
     streams = [pair for pair in lines if pair[1]]
-    works = streams or [pair for pair in lines if _text(pair[0].name) == "XLA Ops"]
-    for line, stream in works:
+    working = streams or [pair for pair in lines if _text(pair[0].name) == "XLA Ops"]
+    for line, stream in working:
         number = int(stream[1]) if stream else line.id
         for event in line.events:
             values = names.values(event)
@@ -113,7 +113,7 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
             size = int(details["size"]) if details.get("size") else None
             where = (device, number, values.get("correlation_id"), size)
             builder.device(*_times(line, event), *_work(names.of(event), details), *where)
-    return bool(works)
+    return bool(working)
 
 
 def _work(name: str, details: Mapping[str, str]) -> tuple[str, str]:

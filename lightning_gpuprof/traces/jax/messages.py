@@ -1,4 +1,4 @@
-"""Protobuf messages built at run time; a compiled module must fit the protobuf of TensorBoard."""
+"""Builds protobuf messages at run time; a compiled module must fit TensorBoard's protobuf."""
 
 from functools import cache
 from typing import Any
@@ -18,7 +18,7 @@ _PACKAGE = "lightning_gpuprof"
 
 @cache
 def message_class(messages: str) -> Any:
-    """Return the class of the first of some messages.
+    """Return the class of the first of the messages that are described.
 
     A line is a message: its name, then its fields' names, numbers and types, which are those of
     `_TYPES` or messages; `*` marks a repeated field.

@@ -14,15 +14,15 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING, OCCUPANCY
 _HOST = (Kind.CPU_OP, Kind.USER_ANNOTATION, Kind.CUDA_RUNTIME, Kind.CUDA_DRIVER, Kind.OVERHEAD)
 _DEVICE = (Kind.KERNEL, Kind.GPU_MEMCPY, Kind.GPU_MEMSET)
 _NO_ARGS = Args()
-_PER = {"occupancy_frac": 100, "blocks_per_sm": 1, "warps_per_sm": 1}
+_DIVISORS = {"occupancy_frac": 100, "blocks_per_sm": 1, "warps_per_sm": 1}
 
 
 class NeedsExactTimesError(Exception):
-    """Times of this file have fractions that a float64 does not hold: read it once more."""
+    """A float64 does not hold the file's times: read the file again with exact times."""
 
 
 class Collector:
-    """Takes lists of events and keeps their columns; `exact` times are integer ns already."""
+    """Collects lists of events as columns; `exact` times are integer ns already."""
 
     def __init__(self, options: ReadOptions, *, exact: bool) -> None:
         self.host, self.device = Columns(), Columns()
@@ -63,7 +63,7 @@ class Collector:
         return ns
 
     def _shared(self, rows: Sequence[Event], category: str) -> dict[str, AnyArray]:
-        """Return the columns that events of the host and of devices have alike."""
+        """Return the columns that events of the host and of devices have in common."""
         lookup = self.names.__getitem__
         return {
             "start_ns": self._ns([e.ts for e in rows]),
@@ -87,13 +87,13 @@ class Collector:
     def _argument_ids(self, args: list[Args]) -> AnyArray:
         lookup = cast(Callable[[object], int], self.arguments.__getitem__)
         join = b"\0".join
-        found = [
+        indexes = [
             MISSING
             if a.dims is NOTHING and a.values is NOTHING
             else lookup(join((a.dims, a.dtypes, a.strides, a.values)))
             for a in args
         ]
-        return np.array(found, dtype=np.int32)
+        return np.array(indexes, dtype=np.int32)
 
     def _add_device(self, rows: list[Event], category: str) -> None:
         columns, args = self._shared(rows, category), [e.args or _NO_ARGS for e in rows]
@@ -111,7 +111,7 @@ class Collector:
             correlation=ids([a.correlation for a in args]),
             num_bytes=ids([a.bytes for a in args]),
             **columns,
-            **{key: numbers([getattr(a, key) for a in args], _PER[key]) for key in filled},
+            **{key: numbers([getattr(a, key) for a in args], _DIVISORS[key]) for key in filled},
         )
 
     def _add_flows(self, rows: list[Event]) -> None:
@@ -125,7 +125,7 @@ class Collector:
         )
 
     def _add_unnamed(self, rows: list[Event]) -> None:
-        """Take in events without `cat`: names of threads and allocator marks."""
+        """Add events without `cat`: names of threads and allocator marks."""
         for event in rows:
             if event.ph is EventKind.METADATA and event.name == "thread_name" and event.args:
                 thread = (plain_id(event.pid), plain_id(event.tid))

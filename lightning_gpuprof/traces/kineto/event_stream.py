@@ -2,8 +2,8 @@
 
 A border between two events looks like `}, {`, and so may a place inside an event. A piece
 that ends at such a place parses as a list only if the place is a border: otherwise brackets or
-quotes would be left open. The last candidate of a piece is tried first; where nothing parses, the
-piece is decoded event by event, which also finds the faulty event.
+quotes would be left open. The last candidate of a piece is tried first. If no candidate parses, the
+piece is decoded event by event, which also shows which event is faulty.
 """
 
 import re
@@ -18,13 +18,16 @@ from lightning_gpuprof.traces.kineto.salvage import BORDER, repaired, walk
 PIECE_BYTES = 1 << 20
 """Small enough for a piece and its events to stay in a core's cache."""
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_MARK = b"\xef\xbb\xbf"
-"""The byte order mark that Windows puts before UTF-8 text."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Windows puts it before UTF-8 text."""
 _BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _ARRAY_END = re.compile(r"trailing characters \(byte (\d+)\)")
 _WINDOWS = (1 << 13, 1 << 17, PIECE_BYTES)
+"""How far before the end of a piece a border is looked for, shortest first."""
 _TRIES = 4
+"""Candidates that are tried before a piece is decoded event by event."""
 _LONGEST_TAIL = 1 << 26
+"""The most bytes of one event, and of the values before or after the list."""
 _OPEN, _CLOSE = ord("["), ord("]")
 _REFUSED = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 """Errors of a strict parser over text that may still hold whole events."""
@@ -35,21 +38,21 @@ Decode = Callable[[memoryview | bytes | msgspec.Raw], list[T]]
 class EventStream(Generic[T]):
     """The events of one file, list by list, and in `header` the top-level values around them.
 
-    `decode_one` is given single events that `decode` could not read; `warn` a sentence for anything
-    that was lost.
+    `decode_event` is called with single events that `decode` could not read, `warn` with a sentence
+    about anything that was lost.
     """
 
     def __init__(
         self,
         blocks: Iterator[bytes],
         decode: Decode[T],
-        decode_one: Callable[[bytes], T | None],
+        decode_event: Callable[[bytes], T | None],
         warn: Callable[[str], None],
     ) -> None:
         self.header: dict[str, Any] = {}
         self._blocks = blocks
         self._decode = decode
-        self._decode_one = decode_one
+        self._decode_event = decode_event
         self._warn = warn
         self._buffer = bytearray()
         self._at = 0  # index of a byte before the next event that may be overwritten with [
@@ -76,7 +79,7 @@ class EventStream(Generic[T]):
                     break
                 yield events
                 if not events and len(self._buffer) - self._at >= left:
-                    break  # what goes on may be in the next block
+                    break  # the end of the next event may be in the next block
             block = next(self._blocks, None)
         if not self._ended:
             yield from self._finish()
@@ -85,18 +88,20 @@ class EventStream(Generic[T]):
             self._warn(f"{self._lost} events could not be read and were skipped.")
 
     def _start(self) -> None:
-        """Read up to the first event; keep what stands before it."""
+        """Read up to the first event; the values before it go to `header`."""
         for block in self._blocks:
             # The key may lie across two blocks; what was searched is not searched again.
             start = max(0, len(self._buffer) - 64)
             self._buffer += block
-            found = _BARE_LIST.match(self._buffer) if start == 0 else None
-            self._bare = found is not None
-            found = found or _EVENTS_KEY.search(self._buffer, start)
-            if found:
-                before = bytes(self._buffer[: found.start()]).removeprefix(_MARK).rstrip()
+            match = _BARE_LIST.match(self._buffer) if start == 0 else None
+            self._bare = match is not None
+            match = match or _EVENTS_KEY.search(self._buffer, start)
+            if match:
+                before = (
+                    bytes(self._buffer[: match.start()]).removeprefix(_BYTE_ORDER_MARK).rstrip()
+                )
                 self._keep_header(before.removesuffix(b",") + b"}")
-                self._at = found.end() - 1
+                self._at = match.end() - 1
                 return
             if len(self._buffer) > _LONGEST_TAIL:
                 break
@@ -114,7 +119,8 @@ class EventStream(Generic[T]):
             for border in reversed(list(BORDER.finditer(self._buffer, start, end))):
                 if (events := self._parse(border.start(1))) is not None:
                     return events
-                if (tries := tries + 1) == _TRIES:
+                tries += 1
+                if tries == _TRIES:
                     return self._walk(PIECE_BYTES)
             if tries:
                 return self._walk(PIECE_BYTES)
@@ -134,12 +140,13 @@ class EventStream(Generic[T]):
         except _REFUSED as error:
             buffer[cut] = comma
             if end := _ARRAY_END.search(str(error)):
-                return self._end_at(at + int(end[1]) - 1)  # it counts from 1
+                return self._end_at(at + int(end[1]) - 1)  # the error counts from 1
             return None
         self._at = cut
         return events
 
     def _end_at(self, end: int) -> list[T] | None:
+        """Parse the last events, up to where the list ends; None if an event is faulty."""
         try:
             events = self._decode(memoryview(self._buffer)[self._at : end])
         except _REFUSED:
@@ -148,7 +155,7 @@ class EventStream(Generic[T]):
         return events
 
     def _finish(self) -> Iterator[list[T]]:
-        """Parse what the last block left over."""
+        """Parse the rest of the buffer after the last block."""
         self._buffer[self._at] = _OPEN
         text = bytes(memoryview(self._buffer)[self._at :])
         try:
@@ -170,36 +177,37 @@ class EventStream(Generic[T]):
     def _walk(self, patience: int) -> list[T]:
         """Go through the buffer event by event; skip those that cannot be read."""
         text = repaired(bytes(self._buffer[self._at + 1 :]))
-        found = walk(text, patience)
-        self._ended = found.ended
-        self._lost += found.lost
+        walked = walk(text, patience)
+        self._ended = walked.ended
+        self._lost += walked.lost
         events = []
-        if found.spans:
+        if walked.spans:
             try:
-                whole = b"[" + text[found.spans[0][0] : found.spans[-1][1]] + b"]"
+                whole = b"[" + text[walked.spans[0][0] : walked.spans[-1][1]] + b"]"
                 events = self._decode(whole)
             except _REFUSED:
-                events = list(self._one_by_one(text, found.spans))
-        left = text[found.rest :]
-        if not found.ended:
+                events = list(self._one_by_one(text, walked.spans))
+        left = text[walked.rest :]
+        if not walked.ended:
             left = b"[" + left.lstrip().removeprefix(b",")
         self._buffer, self._at = bytearray(left), 0
         return events
 
     def _one_by_one(self, text: bytes, spans: list[tuple[int, int]]) -> Iterator[T]:
+        """Decode each event by itself; count those that cannot be read."""
         for start, end in spans:
-            one = text[start:end]
+            event_text = text[start:end]
             try:
-                yield from self._decode(b"[" + one + b"]")
+                yield from self._decode(b"[" + event_text + b"]")
             except _REFUSED:
-                event = self._decode_one(one)
+                event = self._decode_event(event_text)
                 if event is None:
                     self._lost += 1
                 else:
                     yield event
 
     def _keep_tail(self, block: bytes | None) -> None:
-        """Keep the values that stand after the events."""
+        """Add the values after the events to `header`."""
         tail = self._buffer[self._at :]
         while block is not None and len(tail) < _LONGEST_TAIL:
             tail += block
@@ -210,11 +218,12 @@ class EventStream(Generic[T]):
             self._warn("The values after the list of events are too long and were left out.")
 
     def _keep_header(self, text: bytes) -> None:
+        """Add the values of a JSON object to `header`."""
         if text.strip() in (b"}", b"{", b"{}", b"{]", b"[}"):
             return
-        for mended in (bytes, repaired):
+        for prepare in (bytes, repaired):
             try:
-                values = msgspec.json.decode(mended(text))
+                values = msgspec.json.decode(prepare(text))
             except _REFUSED:
                 continue
             if isinstance(values, dict):

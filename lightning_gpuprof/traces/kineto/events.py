@@ -42,9 +42,10 @@ class EventKind(_OrOther):
 
 
 class Kind(_OrOther):
-    """The `cat` values that matter or come often; the others are one of these, or `OTHER`.
+    """The `cat` values that are read or frequent; others are an alias of one of these, or `OTHER`.
 
-    Of each value that is not listed, decoding calls `_missing_` for every event.
+    Frequent values are listed even if they are not read, because decoding calls `_missing_` for
+    every event with a value that is not listed.
     """
 
     CPU_OP = "cpu_op"
@@ -67,10 +68,10 @@ class Kind(_OrOther):
     @override
     @classmethod
     def _missing_(cls, value: object) -> Any:
-        return _SAME.get(value, cls.OTHER)
+        return _ALIASES.get(value, cls.OTHER)
 
 
-_SAME: dict[object, Kind] = {
+_ALIASES: dict[object, Kind] = {
     **dict.fromkeys(("Runtime", "xpu_runtime", "mtia_runtime"), Kind.CUDA_RUNTIME),
     **{"privateuse1_runtime": Kind.CUDA_RUNTIME, "privateuse1_driver": Kind.CUDA_DRIVER},
     **{"xpu_driver": Kind.CUDA_DRIVER, "xpu_sync": Kind.CUDA_SYNC, "Operator": Kind.CPU_OP},
@@ -78,7 +79,7 @@ _SAME: dict[object, Kind] = {
     **{"Python": Kind.PYTHON_FUNCTION, "User Annotation": Kind.USER_ANNOTATION},
     **{"forward_backward": Kind.FORWARD_BACKWARD, "async_cpu_to_gpu": Kind.LAUNCH_FLOW},
 }
-"""Names of releases before 2022, and of devices that have their own."""
+"""Category names of releases before 2022, and of other kinds of devices."""
 
 
 class Args(msgspec.Struct, gc=False):
@@ -125,8 +126,10 @@ class Times(msgspec.Struct, gc=False):
 
 
 EXACT_US = 2.0**43
-"""Below this a float64's last bit is under 0.001 us, so three decimals survive. Kineto moves
-its time base four times a year for just this reason; older files count from 1970 and do not."""
+"""Below this a float64's last bit is under 0.001 us, so that three decimals survive.
+
+Kineto moves its time base four times a year for this reason; times of older files, which count from
+1970, are above."""
 
 
 def exact_ns(text: bytes) -> int:
@@ -139,7 +142,7 @@ def exact_ns(text: bytes) -> int:
     whole, point, decimals = text.partition(b".")
     if not point and whole.lstrip(b"-").isdigit():
         return int(whole) * 1000
-    if not decimals.isdigit():  # an exponent, or nothing that is a number
+    if not decimals.isdigit():  # an exponent, or not a number
         return round(float(text) * 1000) if text not in (b"", b"null") else 0
     digits = int(decimals[:3].ljust(3, b"0")) + (decimals[3:4] >= b"5")
     ns = abs(int(whole or b"0")) * 1000 + digits

@@ -1,7 +1,7 @@
 """Reads what torch.profiler exports: Kineto's Chrome trace JSON, gzipped or not.
 
-Read since the first layouts: a bare list of events (2020),
-`Operator`/`Runtime`/`Kernel` categories (2021), and today's. NVIDIA and AMD alike.
+All layouts are read, of NVIDIA and AMD: a bare list of events (2020), the categories
+`Operator`/`Runtime`/`Kernel` (2021), and today's.
 """
 
 import gc
@@ -31,7 +31,7 @@ _NVIDIA = ("nvidia", "tesla", "geforce", "quadro", "rtx", "titan")
 
 
 def matches(head: Head) -> bool:
-    """Tell whether a file starts like a Chrome trace."""
+    """Return whether a file starts like a Chrome trace."""
     return _START.search(head.data) is not None and not OTHER_CHROME.search(head.data)
 
 
@@ -46,7 +46,7 @@ def read(path: str, options: ReadOptions) -> timeline.Timeline:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Events hold no cycles, and looking for some in millions of objects costs seconds."""
+    """Switch garbage collection off: searching millions of events for cycles costs seconds."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -63,7 +63,7 @@ def _read(path: str, options: ReadOptions, *, exact: bool) -> timeline.Timeline:
     stream = EventStream(
         read_blocks(path, warnings, options.progress),
         decoder.many,
-        decoder.one,
+        decoder.single,
         warnings.append,
     )
     for events in stream:
@@ -87,11 +87,11 @@ class _Decoder:
                 event.ts = exact_ns(bytes(times.ts))
                 event.dur = None if event.dur is None else exact_ns(bytes(times.dur))
                 if max(abs(event.ts), abs(event.dur or 0)) > LIMIT_NS:
-                    # Then events are read one by one, and this one is left out.
+                    # `EventStream` then decodes single events, and leaves this one out.
                     raise msgspec.ValidationError("a time is out of range")
         return events
 
-    def one(self, text: bytes) -> Event | None:
+    def single(self, text: bytes) -> Event | None:
         """Read an event whose values are of unexpected types, such as times as strings."""
         try:
             # JSON strings may not hold raw control characters.
@@ -107,7 +107,7 @@ class _Decoder:
                     if abs(ns) > LIMIT_NS:
                         return None
                     values[key] = ns if self._exact else ns / 1000
-            # By way of JSON: what is kept as raw text, such as shapes, cannot be converted to.
+            # By way of JSON: `msgspec.convert` cannot make fields of raw text, such as shapes.
             return self._loose.decode(msgspec.json.encode(values))
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             return None
@@ -170,22 +170,22 @@ def _devices(
 ) -> list[timeline.DeviceInfo]:
     """Describe the devices that have events, or all that the file describes where none has."""
     described = {
-        int(one["id"]): one
-        for one in (properties if isinstance(properties, list) else [])
-        if isinstance(one, dict) and isinstance(one.get("id"), int)
+        int(entry["id"]): entry
+        for entry in (properties if isinstance(properties, list) else [])
+        if isinstance(entry, dict) and isinstance(entry.get("id"), int)
     }
     used = sorted(set(device.device.tolist())) or list(described)
     fallback = _vendor_of_calls(header, names) if used else None
     # Events carry the driver's device numbers, descriptions those of the visible devices. Where
     # they differ and all described devices are of one model, the events' devices are of it too.
-    models = {str(one.get("name")) for one in described.values()}
-    alike = next(iter(described.values())) if len(models) == 1 else {}
-    found = []
+    models = {str(entry.get("name")) for entry in described.values()}
+    common = next(iter(described.values())) if len(models) == 1 else {}
+    devices = []
     for number in used:
-        values = described.get(number, alike)
+        values = described.get(number, common)
         name = str(values["name"]) if values.get("name") else None
-        found.append(timeline.DeviceInfo(number, name, _vendor(name) or fallback, values))
-    return found
+        devices.append(timeline.DeviceInfo(number, name, _vendor(name) or fallback, values))
+    return devices
 
 
 def _vendor(name: str | None) -> str | None:

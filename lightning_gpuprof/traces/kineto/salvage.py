@@ -1,4 +1,4 @@
-"""Finds whole events in JSON that a strict parser refuses, and mends known faults."""
+"""Finds whole events in JSON that a strict parser refuses, and repairs known faults."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _ESCAPES = re.compile(rb'\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}|\\')
 
 @dataclass(frozen=True)
 class Walked:
-    """Start and end of each whole event of a list; `lost` counts those that are no JSON."""
+    """Start and end of each whole event of a list; `lost` counts events that are not JSON."""
 
     spans: list[tuple[int, int]]
     rest: int
@@ -30,14 +30,14 @@ class Walked:
 def walk(text: bytes, patience: int = 0) -> Walked:
     """Find the events inside the text of a JSON list, from where one begins.
 
-    An event that has not ended `patience` bytes after the last whole one is given up; before that,
-    its end may not be read yet.
+    An event without an end is skipped if more than `patience` bytes follow the last whole event;
+    with fewer, its end may not have been read yet.
 
     >>> walk(b'{"a": [1}, {"b": 2}, {"c: 3}, {"d": 4}')
     Walked(spans=[(11, 19), (30, 38)], rest=38, lost=2, ended=False)
     """
-    borders = [found.start(1) for found in _EVENTS.finditer(text)]
-    borders = borders or [found.start(1) for found in BORDER.finditer(text)]
+    borders = [match.start(1) for match in _EVENTS.finditer(text)]
+    borders = borders or [match.start(1) for match in BORDER.finditer(text)]
     characters = text.decode("latin-1")  # one per byte
     spans: list[tuple[int, int]] = []
     rest = lost = 0
@@ -60,8 +60,8 @@ def walk(text: bytes, patience: int = 0) -> Walked:
 
 
 def _decode(text: str, start: int) -> tuple[object, int]:
-    """Decode the value that begins at a place; return it with its end."""
-    # An error counts the lines before it: those of a short text are soon counted.
+    """Decode the value that begins at `start`; return it with its end."""
+    # An error counts the lines before it, which takes long in a long text: try a short one first.
     begin = text[start : start + _SHORT]
     try:
         value, end = _DECODER.raw_decode(begin)
@@ -73,12 +73,12 @@ def _decode(text: str, start: int) -> tuple[object, int]:
 
 
 def repaired(text: bytes) -> bytes:
-    r"""Mend what profilers are known to write: nan and inf, stray backslashes, bad UTF-8.
+    r"""Repair what profilers are known to write: nan and inf, stray backslashes, bad UTF-8.
 
     >>> repaired(b'{"warps per SM": inf, "path": "C:\\dir"}')
     b'{"warps per SM": null, "path": "C:\\\\dir"}'
     """
     text = _NOT_A_NUMBER.sub(rb"\1null", text)
     if b"\\" in text:
-        text = _ESCAPES.sub(lambda one: one[0] if len(one[0]) > 1 else b"\\\\", text)
+        text = _ESCAPES.sub(lambda match: match[0] if len(match[0]) > 1 else b"\\\\", text)
     return text if text.isascii() else text.decode("utf-8", "replace").encode()

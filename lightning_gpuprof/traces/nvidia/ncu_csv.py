@@ -20,7 +20,7 @@ _LAUNCH = {
     *("Grid Size", "Device", "Device Name", "CC", "Kernel Time", "Kernel Mangled Name"),
     *("Issues Detected", "Invocations", "Section Name", "Mangled Name", *_NAMES),
 }
-"""Columns that say which launch a row is of; every other one is a metric, save NVTX ranges."""
+"""Columns that describe the launch of a row; others are metrics, except for NVTX ranges."""
 _RANGE = "_Range:"
 _FIRST = re.compile(r'^"?(?:ID|Process ID|Process Name|Kernel Name)"?,.*', re.MULTILINE)
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
@@ -28,7 +28,7 @@ _DOTTED_GROUPS = re.compile(r"[-+]?\d{1,3}(\.\d{3})*,\d+")
 
 
 def matches(head: Head) -> bool:
-    """Tell the file by a header line with a launch's id and kernel name."""
+    """Return whether a file has a header line with a launch's id and kernel name."""
     return _header_start(head.data.decode("utf-8", "replace")) is not None
 
 
@@ -44,7 +44,7 @@ def read_tables(path: str) -> Tables:
 
 
 def number(text: str) -> float | str:
-    """Read a value as ncu writes it, in either locale; text that is no number stays text.
+    """Read a value as ncu writes it, in either locale; other text stays text.
 
     >>> number("4,963,609,951.19"), number("12,5"), number("1.234,5"), number("(256, 1, 1)")
     (4963609951.19, 12.5, 1234.5, '(256, 1, 1)')
@@ -71,9 +71,9 @@ def _header_start(text: str) -> int | None:
 
 
 def _fields(text: str) -> dict[str, int]:
-    """Return the columns of the first line, by place."""
+    """Return the positions of the columns in the first line."""
     line = next(csv_rows(text.split("\n", 1)[0].strip()), None) or []
-    return {name.strip(): place for place, name in enumerate(line)}
+    return {name.strip(): index for index, name in enumerate(line)}
 
 
 def _long(needed: int, body: str, warnings: list[str]) -> list[Counter]:

@@ -20,13 +20,13 @@ from lightning_gpuprof.traces.timeline import DeviceInfo, DeviceMetric, Timeline
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _READ = ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET", "SYNCHRONIZATION")
-"""Kinds of device events that are read, and one that is no work."""
+"""Kinds of device events that are read, and synchronizations, which are no work."""
 _COPIES = dict(zip((1, 2, 8, 9, 10), ("HtoD", "DtoH", "DtoD", "HtoH", "PtoP"), strict=True))
 _COPIES |= {11: "HtoD", 12: "DtoH", 13: "DtoD"}  # migrations of unified memory
 """`copyKind`, by CUPTI's numbers."""
 _MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed"}
 _RANGES = (59, 60)
-"""`NvtxPushPopRange` and `NvtxStartEndRange`; marks, domains and names are no ranges."""
+"""`NvtxPushPopRange` and `NvtxStartEndRange`; other values are marks, domains and names."""
 _VERSION = re.compile(r"_v\d+$|_ptsz$")
 _SHARE = " [Throughput %]"
 """Ends the names of metrics in per cent of a peak: SMs Active, Tensor Active, DRAM Read ..."""
@@ -35,7 +35,7 @@ _OPERATOR = re.compile(r"^(.*?), (?:seq|op_id|input_op_ids|sizes) = ")
 
 
 def matches(head: Head) -> bool:
-    """Tell an export of Nsight Systems by its tables."""
+    """Return whether a file is a database with tables of Nsight Systems."""
     kinds = (_CUPTI + kind for kind in ("KERNEL", "RUNTIME", "MEMCPY"))
     return has_tables(head.path, head.data, *kinds, "NVTX_EVENTS", "OSRT_API", "META_DATA_EXPORT")
 
@@ -68,20 +68,20 @@ def _metrics(database: Database) -> list[DeviceMetric]:
     kernels = database.rows(_CUPTI + "KERNEL", "start") if names else iter(())
     starts = [start for (start,) in kernels if start is not None] or [0]
     begin, end = min(starts), max(starts)
-    found: dict[tuple[str, int], list[int]] = {}
+    samples: dict[tuple[str, int], list[int]] = {}
     for at, text, kind, metric in database.rows("GPU_METRICS", "timestamp", "value", *columns):
         name, value = names.get((kind, metric)), integer(text)
         if name is not None and value is not None and begin <= (at or 0) <= end:
-            found.setdefault((name, kind), []).append(value)
-    kinds = sorted({kind for _, kind in found})  # one for each device that was sampled
+            samples.setdefault((name, kind), []).append(value)
+    kinds = sorted({kind for _, kind in samples})  # each sampled device has its own
     return [
-        DeviceMetric(name, kinds.index(kind), len(seen), fmean(seen) / 100, max(seen) / 100)
-        for (name, kind), seen in sorted(found.items())
+        DeviceMetric(name, kinds.index(kind), len(values), fmean(values) / 100, max(values) / 100)
+        for (name, kind), values in sorted(samples.items())
     ]
 
 
 def _unread(database: Database) -> Iterator[str]:
-    """Name tables with work of a device that this reader does not know."""
+    """Yield a warning for each table of device work that this reader does not know."""
     read = {database.named(_CUPTI + kind) for kind in _READ}
     for table in sorted(set(database.tables) - read):
         on_device = {"deviceId", "streamId"} & set(database.tables[table])
@@ -97,15 +97,15 @@ def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, st
     for start, end, key, device, stream, call, process in database.rows(
         _CUPTI + "KERNEL", "start", "end", name_column, *where
     ):
-        on = (device, stream, _of_process(builder, call, process))
-        builder.device(start, end, strings.get(key, "unnamed kernel"), "kernel", *on)
+        columns = (device, stream, _of_process(builder, call, process))
+        builder.device(start, end, strings.get(key, "unnamed kernel"), "kernel", *columns)
     graphs = 0
     for start, end, number, device, stream, call, process in database.rows(
         _CUPTI + "GRAPH_TRACE", "start", "end", "graphId", *where
     ):
         graphs += 1
-        on = (device, stream, _of_process(builder, call, process))
-        builder.device(start, end, f"CUDA graph {number}", "kernel", *on)
+        columns = (device, stream, _of_process(builder, call, process))
+        builder.device(start, end, f"CUDA graph {number}", "kernel", *columns)
     if graphs:
         builder.warnings.append(
             f"{graphs} CUDA graph launches were recorded as a whole, so their kernels are not "
@@ -163,7 +163,7 @@ def _devices(database: Database) -> list[DeviceInfo]:
     for gpu, number in database.rows("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId"):
         if number is not None:
             numbers.setdefault(gpu, number)
-    found = {}
+    devices = {}
     for gpu, name, memory, units in database.rows(
         "TARGET_INFO_GPU", "id", "name", "totalMemory", "smCount"
     ):
@@ -172,12 +172,12 @@ def _devices(database: Database) -> list[DeviceInfo]:
         known = {"totalGlobalMem": memory, "numSms": units}
         properties = {key: value for key, value in known.items() if value is not None}
         number = numbers.get(gpu, gpu)
-        found[number] = DeviceInfo(number, name, "nvidia", properties)
-    return [found[number] for number in sorted(found)]
+        devices[number] = DeviceInfo(number, name, "nvidia", properties)
+    return [devices[number] for number in sorted(devices)]
 
 
 def _of_process(builder: TimelineBuilder, call: int | None, packed: int | None) -> int | None:
-    """Keep the correlation ids of several processes, or of their threads, apart."""
+    """Make a correlation id unique; `packed` is a `globalPid`, or a `globalTid` of the process."""
     return builder.of_process(call, None if packed is None else packed >> 24)
 
 
