@@ -1,1 +1,1 @@
-"""Lightning hooks feed probes; probes feed records."""
+"""The public callbacks, which are thin: the rooms below do the work. One callback per file."""

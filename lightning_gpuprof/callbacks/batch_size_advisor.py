@@ -1,4 +1,4 @@
-"""Device memory once a window, and the batch size that would fill it well."""
+"""Records device memory once per window, and suggests the batch size that would fill it well."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,38 +22,38 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.tensors import count_samples
 
 FORWARDS = 4
-"""In so many forward passes of a window the pool's split bytes are read."""
+"""The pool's split bytes are read in this many forward passes of a window."""
 DENSE, SPARSE_NS = 20, 1_000_000_000
-"""After so many windows batches are no longer counted, and readings are at least this far apart: a
-window costs the host of an H100 some 2 ms."""
+"""After this many windows, this callback no longer counts the batches itself, and readings are at
+least this far apart, since a window costs the host of an H100 about 2 ms."""
 
 
 class BatchSizeAdvisor(RecordingCallback):
-    """Records device memory once a window and suggests a batch size for a target band of it.
+    """Records device memory once per window, and suggests a batch size for a target band of it.
 
-    Peaks are torch's own, since the process began: nothing is reset, and the device is not waited
-    for. A window's batches own a peak where it exceeds every earlier peak; where training never
-    does, nothing is suggested. Parameters, gradients and optimizer state are measured once. Where
-    memory between steps grows the suggestion is withdrawn. Without a GPU the process's own memory
-    is recorded instead, which shows a leak too.
+    Peaks are torch's own, since the process began. Nothing is reset, and the device is not waited
+    for. A peak belongs to the batches of a window if it exceeds all earlier peaks. If training
+    never exceeds them, no batch size is suggested. Parameters, gradients and optimizer state are
+    measured once. If memory between steps grows, the suggestion is withdrawn. Without a GPU, the
+    memory of the process is recorded instead, which shows a leak too.
 
-    Each rank suggests for its own device: readers take the smallest.
+    Every rank makes a suggestion for its own device, and readers take the smallest.
 
-    Costs: on a GPU some 0.1 ms per reading, five in a window; without one 20 us per window.
-    Touches: nothing; it reads the allocator's counters, and never resets its peaks.
-    When: the end of each of the first 20 windows and some of their forward passes; later the end of
-        a window, at most once a second.
+    Costs: on a GPU about 0.1 ms per reading, five in a window; without a GPU 20 us per window.
+    Touches: nothing. It reads the allocator's counters, and never resets its peaks.
+    When: the end of each of the first 20 windows, and some of their forward passes; later the end
+        of a window, at most once a second.
     Switch: batch_size=False
 
     Args:
         window: Batches per reading.
-        band: Shares of the device's memory, low and high, that the suggestion aims for.
-        batch_size: Returns the samples of a batch, where its own tensors do not show them.
+        band: The lower and the upper share of the device's memory that the suggestion aims for.
+        batch_size: Returns the number of samples in a batch, if its tensors do not show it.
         console: Whether rank 0 shows the VRAM line.
         probe: Returns the reader of a device's memory; tests pass a fake.
 
     Raises:
-        ConfigError: A number makes no sense.
+        ConfigError: `window` or `band` cannot work.
     """
 
     _of_a_run = ("_dispatcher", "_trainer", "_probe", "_peaks", "_batches")
@@ -86,7 +86,7 @@ class BatchSizeAdvisor(RecordingCallback):
         self._peaks: TrainingPeaks | None = TrainingPeaks(before) if probe is not None else None
         self._batches: WindowBatches | None = None
         self._counted = self._offset = self._windows = self._next_read_ns = 0
-        self._apart = False
+        self._dispatcher_counts = False
         self._last: BatchSizeAdvice | None = None
         self._shown_bytes = 0
 
@@ -104,7 +104,7 @@ class BatchSizeAdvisor(RecordingCallback):
             self._context.write(Note(step=0, name="vram-not-measured", message=message))
             if device.type != "cpu":
                 self._say(f"[PROFILE] VRAM: {message}")
-            self._count_apart(self._dispatcher)
+            self._let_dispatcher_count(self._dispatcher)
         self._batches = WindowBatches()
 
     @guarded
@@ -135,21 +135,21 @@ class BatchSizeAdvisor(RecordingCallback):
 
     @guarded
     def _window_due(self) -> None:
-        """End a window whose batches others count."""
+        """End a window whose batches the dispatcher has counted."""
         if self._context is not None and self._context.now() >= self._next_read_ns:
             self._end_window()
 
     @override
     @guarded
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Close the window, so that its peak is training's own."""
+        """End the window, so that its peak is not validation's."""
         if self._probe is not None:
             self._end_window()
 
     @override
     @guarded
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note validation's peak, which is not training's."""
+        """Read the memory for the peak of validation."""
         reading = self._probe.read() if self._probe is not None else None
         if reading is not None and self._peaks is not None and not trainer.sanity_checking:
             self._peaks.add_validation(reading)
@@ -173,7 +173,7 @@ class BatchSizeAdvisor(RecordingCallback):
         if context is None or window is None or dispatcher is None:
             return
         batch = self._counted + window.count
-        if self._apart:
+        if self._dispatcher_counts:
             batch = self._offset + dispatcher.periodic.batches
         if batch == self._counted:
             return
@@ -187,13 +187,13 @@ class BatchSizeAdvisor(RecordingCallback):
             context.write(ProcessMemory(batch - 1, used))
         if self._windows >= DENSE:
             self._next_read_ns = context.now() + SPARSE_NS
-            self._count_apart(dispatcher)
+            self._let_dispatcher_count(dispatcher)
         self._batches = WindowBatches()
 
-    def _count_apart(self, dispatcher: HookDispatcher) -> None:
-        """Let others count the batches."""
-        if not self._apart:
-            self._apart = True
+    def _let_dispatcher_count(self, dispatcher: HookDispatcher) -> None:
+        """Let the dispatcher count the batches, instead of this callback."""
+        if not self._dispatcher_counts:
+            self._dispatcher_counts = True
             self._counting.drop()
             calls = dispatcher.periodic
             calls.add(self._window_due, self.window)
@@ -209,7 +209,7 @@ class BatchSizeAdvisor(RecordingCallback):
             self._kinds = kind_bytes(trainer.lightning_module, trainer.optimizers, device)
         assert self._context is not None
         self._context.write(peaks.add(reading, window, batch=self._counted, kinds=self._kinds))
-        if reading.peak_reserved_bytes > self._shown_bytes:  # with each new peak
+        if reading.peak_reserved_bytes > self._shown_bytes:  # whenever there is a new peak
             self._say(vram_line(reading))
             self._shown_bytes = reading.peak_reserved_bytes
         advice = peaks.advise(reading, self.band) if self._context.stage == "fit" else None
@@ -217,7 +217,7 @@ class BatchSizeAdvisor(RecordingCallback):
             self._suggest(advice, trainer)
 
     def _suggest(self, advice: BatchSizeAdvice, trainer: Trainer) -> None:
-        """Record a suggestion; show the first, and its withdrawal."""
+        """Record a suggestion. Show only the first, and a withdrawal of it."""
         assert self._context is not None
         before, self._last = self._last, advice
         record = advice_record(
@@ -237,8 +237,8 @@ class BatchSizeAdvisor(RecordingCallback):
 
 
 def _check(window: int, band: tuple[float, float]) -> None:
-    pair = isinstance(band, list | tuple) and len(band) == 2
-    if window < 1 or not pair or not 0 < band[0] < band[1] <= 1:
+    is_pair = isinstance(band, list | tuple) and len(band) == 2
+    if window < 1 or not is_pair or not 0 < band[0] < band[1] <= 1:
         raise ConfigError(
             f"BatchSizeAdvisor(window={window}, band={band}) cannot work. Pass a window of 1 batch "
             "or more, and two shares of the device's memory, low and high, such as (0.6, 0.8)."

@@ -1,4 +1,4 @@
-"""The loss of every step in every logger, without a host sync in any step."""
+"""Records the loss of every step without a host sync, and hands it to the loggers."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -25,45 +25,50 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.runtime.safe_logger import SafeLogger
 
 MOST_WAITING = 10
-"""At most this many full windows wait (see `RunContext.windows_left`): sending ten windows, writing
-them and calling the loggers costs about as much as for a single window."""
+"""At most this many full windows wait (see `RunContext.windows_left`). To send ten windows, write
+them and call the loggers costs about as much as for a single window."""
 
 
 class DeferredLoss(RecordingCallback):
-    """Records the loss and chosen outputs of every step; turns them into numbers once a window.
+    """Records the loss and chosen outputs of every step, and reads them once per window.
 
-    Values stay on the device and cross to the host with one copy per window, which is read a
-    window later, so no step waits for the device. They reach every logger under the step
-    numbers that `self.log` would have used and bit for bit as `.item()` would have given them. The
-    loss is what training_step returned: while gradients accumulate, Lightning hands on the loss
-    divided by `accumulate_grad_batches`, which is multiplied back on the host and may differ in the
-    last place. A callback that writes to `outputs["loss"]` in place changes what is kept. A name
-    that `self.log` is called with as well is left to it: loggers get no second curve under it.
-    Nothing is lost: the open window is flushed at the end, at an exception, at Ctrl-C and
-    before a checkpoint. While gradients accumulate the loggers get what `self.log` gives them,
-    the value of the batch that steps; the run's records hold every batch. For an epoch's mean use
-    `self.log(..., on_step=False, on_epoch=True)`, which waits for the device once per epoch.
+    The values of a window stay on the device until they are copied to the host together. The copy
+    is read a window later, so that no step waits for the device. Every logger receives them under
+    the step numbers that `self.log` would have used. They equal the values of `.item()` bit for
+    bit. Nothing is lost: the open window is flushed at the end of training, at an exception, at
+    Ctrl-C and before a checkpoint.
 
-    Costs: 3 us per step, most of it the Trainer's call of the hook, and a copy to the host per
-        window; each logger takes its own time for each step, some 50 us with a TensorBoardLogger
-        and one metric (`log_every_n_steps` thins it out).
-    Touches: keeps what `on_train_batch_end` is given and stacks a window of it, on its device.
+    The loss is what training_step has returned. While gradients accumulate, Lightning divides it by
+    `accumulate_grad_batches`. It is multiplied back on the host, and may differ in its last digit.
+    The loggers then receive the values of the batches with an optimizer step, as from `self.log`,
+    while the run's records hold all batches. A callback that writes to `outputs["loss"]` in place
+    changes what is recorded.
+
+    If the module itself logs a name with `self.log`, loggers do not receive it a second time. For
+    the mean of an epoch use `self.log(..., on_step=False, on_epoch=True)`, which waits for the
+    device once per epoch.
+
+    Costs: 3 us per step, most of it for the Trainer's call of the hook, and a copy to the host per
+        window. Every logger takes its own time for every step, about 50 us for a TensorBoardLogger
+        and a single metric. A higher `log_every_n_steps` reduces that.
+    Touches: keeps the outputs that `on_train_batch_end` receives, and stacks those of a window on
+        their device.
     When: every step.
     Switch: metrics=()
 
     Args:
-        metrics: Keys of training_step's output: "loss" and others. Numbers and tensors with
-            one value can be recorded; complex ones and those with a shape are refused.
-        window: Batches between copies; up to ten windows, or what comes in fifteen seconds, early
-            on in less, are copied together.
-        log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
-            records hold them all. By default TensorBoard's and the CSV logger get every step, and
-            others, which may call a server, those of the Trainer's own `log_every_n_steps`.
-        sync_dist: Average over the ranks that gave a value, with one collective per window.
-        prefix: Put before every name in the loggers.
+        metrics: Keys of training_step's output, such as "loss". Numbers and tensors with a single
+            value can be recorded. Complex values and other tensors are refused.
+        window: Batches between copies. Up to ten windows are copied together, but no more than
+            fifteen seconds of training, and less than that early in a run.
+        log_every_n_steps: Hand one step in this many to the loggers, or none if 0. The run's
+            records hold all steps. By default, the TensorBoard and CSV loggers receive every step.
+            Others, which may call a server, receive those of the Trainer's own `log_every_n_steps`.
+        sync_dist: Average over the ranks that have a value, with a single collective per window.
+        prefix: Written before every name that loggers receive.
 
     Raises:
-        ConfigError: `metrics` is empty, or a number makes no sense.
+        ConfigError: `metrics` is empty, or a number cannot work.
     """
 
     _of_a_run = ("_outputs", "_sink", "_trainer")
@@ -112,7 +117,7 @@ class DeferredLoss(RecordingCallback):
         self._outputs = StepOutputs(
             trainer,
             log,
-            self._keep,
+            self._add_to_log,
             loss_only=self.metrics == ("loss",),
             on_first=partial(setattr, self._sink, "first_batch"),
             full=self.window,
@@ -129,23 +134,23 @@ class DeferredLoss(RecordingCallback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Store the step's outputs; the calls that may fail are guarded on their own."""
+        """Store the outputs of the step. Calls that may fail have guards of their own."""
         if self._outputs is not None:
             self._outputs.add(outputs)
 
     @guarded
-    def _keep(self, *given: Any) -> None:
+    def _add_to_log(self, *step_and_values: Any) -> None:
         if self._outputs is not None:
-            self._outputs.log.add(*given)
+            self._outputs.log.add(*step_and_values)
 
     @guarded
     def _fill(self) -> None:
-        """Send the full window to the host, unless it can wait."""
+        """Begin to copy the full windows to the host, unless they can wait."""
         context, outputs, sink = self._context, self._outputs, self._sink
         if context is None or outputs is None or sink is None:
             return
         more = 0
-        # Ranks that exchange values must do so in the same batch, whatever their clocks say.
+        # Ranks that exchange values must do so in the same batch, so the clock must not decide.
         if not self.sync_dist and self._sent_ns is not None:
             full = outputs.full // self.window
             more = min(MOST_WAITING - full, context.windows_left(self._sent_ns, full))
@@ -167,13 +172,13 @@ class DeferredLoss(RecordingCallback):
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._flush()
-        self._say_missing()
+        self._warn_of_missing()
 
     @override
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Write the open window: a run that is resumed from here has all earlier values."""
+        """Write the open window, so that a run resumed from this checkpoint lacks no values."""
         self._flush()
 
     def _refuse(self, name: str, error: Exception) -> None:
@@ -193,9 +198,9 @@ class DeferredLoss(RecordingCallback):
         every = self.log_every_n_steps
         if every == 0 or not trainer.is_global_zero:
             return []
-        seldom = max(1, trainer.log_every_n_steps)
+        trainers_every = max(1, trainer.log_every_n_steps)
         return [
-            (SafeLogger(logger), every or (1 if writes_files(logger) else seldom))
+            (SafeLogger(logger), every or (1 if writes_files(logger) else trainers_every))
             for logger in trainer.loggers
         ]
 
@@ -204,13 +209,14 @@ class DeferredLoss(RecordingCallback):
         if not self.sync_dist or trainer is None or trainer.world_size == 1:
             return None
         strategy = trainer.strategy
-        # Before its all-reduce a strategy makes a barrier, for which NCCL has the host wait.
-        plain = torch.distributed.is_available() and torch.distributed.is_initialized()
-        add = _add_up if plain else partial(strategy.reduce, reduce_op="sum")
+        # Before its all-reduce a strategy calls a barrier, for which NCCL makes the host wait.
+        has_group = torch.distributed.is_available() and torch.distributed.is_initialized()
+        add = _sum_over_ranks if has_group else partial(strategy.reduce, reduce_op="sum")
         return RankMeans(values, strategy.root_device, add, self._transfer, room=self._room)
 
-    def _say_missing(self) -> None:
-        # No warning for the default: with several optimizers a step often returns nothing.
+    def _warn_of_missing(self) -> None:
+        # There is no warning for the default, since steps with several optimizers often return
+        # nothing.
         context = self._context
         if context is None or self._sink is None or self.metrics == ("loss",):
             return
@@ -223,7 +229,7 @@ class DeferredLoss(RecordingCallback):
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        """Write what is left, with no exchange of values: no rank may wait for another now."""
+        """Write what is left, without `sync_dist`, since no rank may wait for another now."""
         self.sync_dist, synced = False, self.sync_dist
         try:
             self._flush()
@@ -235,7 +241,7 @@ class DeferredLoss(RecordingCallback):
         self._outputs = self._sink = self._trainer = None
 
 
-def _add_up(sums: Tensor) -> Tensor:
+def _sum_over_ranks(sums: Tensor) -> Tensor:
     torch.distributed.all_reduce(sums)
     return sums
 

@@ -1,4 +1,4 @@
-"""The driver's figures of the device: utilisation, clocks, power, throttling, other processes."""
+"""Records what the device's driver reports: use, clocks, power, throttling, other processes."""
 
 from collections.abc import Callable
 
@@ -16,31 +16,31 @@ from lightning_gpuprof.runtime.hooks import PeriodicCalls, dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 INTERVAL_S = 1.0
-"""Drivers update their figures about that often."""
+"""The interval at which drivers update their figures."""
 NOT_MEASURED_NOTE = "device-stats-not-measured"
 
 
 def device_stats(device: torch.device) -> DeviceStats | None:
-    """Return the driver's readings of a device, or None where there are none."""
+    """Return the reader of a device, or None if the device cannot be read."""
     return nvml_stats(device) or amd_stats(device)
 
 
 class DeviceMonitor(RecordingCallback):
-    """Records the figures of NVML or AMD SMI for the device, once a window.
+    """Records the figures that NVML or AMD SMI report for the device, once per window.
 
-    Readings are taken on a thread of its own: the training thread only collects them. They need
-    `nvidia-ml-py` or ROCm's `amdsmi`; without, and on a CPU, a note says that nothing is
+    A separate thread takes the readings, which the training thread only collects. They need
+    `nvidia-ml-py` or ROCm's `amdsmi`. Without these, and on a CPU, a note says that nothing is
     measured.
 
-    Costs: nothing on the training thread but a record per window.
+    Costs: a record per window, and otherwise nothing in the training thread.
     Touches: a thread that asks NVML or AMD SMI once a second, until training ends.
     When: training on a GPU.
     Switch: device_stats=False
 
     Args:
         window: Batches per record.
-        stats: Gives the readings of a device; tests pass a fake.
-        sampler: Makes the sampler; tests pass one without a thread.
+        stats: Returns the reader of a device; tests pass a fake.
+        sampler: Creates the sampler; tests pass one without a thread.
 
     Raises:
         ConfigError: The window is below 1.
@@ -82,7 +82,7 @@ class DeviceMonitor(RecordingCallback):
             return
         self._sampler = self._make_sampler(stats, interval_s=INTERVAL_S)
         self._sampler.start()
-        # Not in `setup`, so that batches cost nothing where there is nothing to read.
+        # This is not done in `setup`, so that batches cost nothing if the device cannot be read.
         self._calls = dispatcher_in(trainer, self).periodic
         self._first = self._calls.batches
         self._calls.add(self._write, self.window)

@@ -23,9 +23,9 @@ REPORT = "report.html"
 
 
 def show_report(context: RunContext) -> bool:
-    """Show the report of the session that has just ended; returns whether there is a report.
+    """Show the report of the session that has just ended. Return whether there is a report.
 
-    Its traces are analysed first; Ctrl-C leaves that to the next reader.
+    The traces of the session are analysed first. Ctrl-C leaves that to the next reader.
     """
     if context.cannot_write:  # the context has shown a warning
         say(f"[PROFILE] no report: what was measured could not be written to {context.run_dir}.")
@@ -33,7 +33,7 @@ def show_report(context: RunContext) -> bool:
     try:
         failed = analyse_traces(context.run_dir, session=context.session)
     except KeyboardInterrupt:
-        say("[PROFILE] the report is made without its trace")
+        say("[PROFILE] the report is shown without its trace")
         failed = {}
     for sentence in failed.values():
         say(f"[PROFILE] {sentence}")
@@ -49,26 +49,27 @@ def show_report(context: RunContext) -> bool:
             f"{report_command(context.run_dir)}"
         )
         return False
-    closed = getattr(sys.stderr, "closed", True)  # also where there is none: a log may take it
-    say(render_for(build_run(report), io.StringIO() if closed else sys.stderr).rstrip())
+    # If stderr is missing or closed, the user's logging may still show the report.
+    is_closed = getattr(sys.stderr, "closed", True)
+    say(render_for(build_run(report), io.StringIO() if is_closed else sys.stderr).rstrip())
     return True
 
 
 def attach_report(context: RunContext, loggers: Sequence[Any]) -> None:
     """Hand the report as an HTML file to the loggers that take files."""
-    takers = [
-        (hand, logger)
-        for kind, hand in TAKES_FILES.items()
+    receivers = [
+        (hand_over, logger)
+        for kind, hand_over in TAKES_FILES.items()
         for logger in loggers
         if is_kind(logger, kind)
     ]
-    if not takers:
+    if not receivers:
         return
-    # Here, not above: few runs need it.
+    # This is imported here because few runs need it.
     from lightning_gpuprof.report.html import write_html
 
     name = REPORT if context.stage == "fit" else f"{context.stage}-{REPORT}"
     path = os.path.join(plugin_dir(context.run_dir), name)
     write_html(path, context.run_dir, session=context.session)
-    for hand, logger in takers:
-        guarded_call(SafeLogger(logger, context), partial(hand, logger, path))()
+    for hand_over, logger in receivers:
+        guarded_call(SafeLogger(logger, context), partial(hand_over, logger, path))()

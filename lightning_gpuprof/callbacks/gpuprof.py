@@ -41,22 +41,22 @@ _LATER_HOOKS = tuple(hook for hook in HOOKS if hook != "setup")
 
 
 class GpuProfCallback(Callback):
-    """Says where every millisecond of a training step goes, and what to change.
+    """Shows where every millisecond of a training step goes, and what to change.
 
     `Trainer(callbacks=[GpuProfCallback()])` is all it takes: train as usual, then read the
     PROFILE tab of TensorBoard or `lightning-gpuprof report`. `validate`, `test` and `predict` are
     runs of their own, in folders of these names in the log dir.
 
-    It is made of parts that can be used alone: `PhaseTimer`, `ProfilerSchedule`, `DeferredLoss`
-    and others. A part that fails is switched off for the run; training goes on.
+    It consists of parts that can be used alone: `PhaseTimer`, `ProfilerSchedule`, `DeferredLoss`
+    and others. A part that fails is switched off for the run, and training goes on.
 
     Args:
-        config: All settings as one object; None is off.
+        config: All settings as one object. None switches everything off.
         clock: Returns nanoseconds; tests pass a fake.
         **settings: Single settings by name, instead of `config`: see `GpuProfConfig`.
 
     Raises:
-        ConfigError: A setting that is unknown or cannot work.
+        ConfigError: A setting is unknown or cannot work.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class GpuProfCallback(Callback):
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> Self:
-        """Return a callback set as the `profiling:` section of a YAML file says.
+        """Return a callback with the settings of the `profiling:` section of a YAML file.
 
-        `profiling: null` gives a callback that does nothing.
+        With `profiling: null` it does nothing.
         """
         config = GpuProfConfig.from_yaml(path)
         if config is not None and config.unit is None and config.schedule():
@@ -102,7 +102,7 @@ class GpuProfCallback(Callback):
         self._context: RunContext | None = None
         self._forward()
         if config is not None:
-            # A Trainer calls `setup` first, which gives these hooks back to the parts.
+            # A Trainer calls `setup` first, which connects these hooks to the parts again.
             hooks = [hook for hook in _LATER_HOOKS if callable(getattr(self, hook))]
             self.__dict__.update(dict.fromkeys(hooks, self._without_setup))
 
@@ -121,8 +121,8 @@ class GpuProfCallback(Callback):
             self.on_after_setup()
 
     def on_after_setup(self, fabric: object = None, module: object = None) -> None:
-        """Warn that nothing is measured: Fabric calls this hook, a Trainer does not."""
-        # Fabric calls hooks with whatever a program passes, which the parts cannot read.
+        """Warn that nothing is measured. Only Fabric calls this hook; a Trainer does not."""
+        # Fabric calls hooks with arguments of the program's choice, which the parts cannot handle.
         self.__dict__.update(dict.fromkeys(_LATER_HOOKS))
         say(
             "GpuProfCallback works inside Lightning's Trainer: it measures nothing in a loop of "
@@ -142,7 +142,7 @@ class GpuProfCallback(Callback):
         self._context.at_start(self._describe)
         for part in self._parts_in(stage):
             self._set_up(part, trainer, pl_module)
-        self._forward(stage)  # again, since some parts learn in `setup` which hooks they need
+        self._forward(stage)  # again, since some parts determine in `setup` which hooks they need
 
     def _describe(self, start: RunStart) -> None:
         if self.config is not None:
@@ -195,14 +195,14 @@ class GpuProfCallback(Callback):
             # To a part, an evaluation is a fit whose hooks have other names.
             part.setup(trainer, pl_module, "fit")
         except ConfigError as error:
-            # By default, a device that cannot be profiled is no reason to refuse to train.
+            # If the schedule is the default, a device that cannot be profiled may still train.
             if not isinstance(part, ProfilerSchedule) or part.explicit:
                 raise
             disable(part, error)
 
 
 def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
-    """Return the parts that a configuration asks for; the timer is first, see `forward`."""
+    """Return the parts for a configuration. The timer comes first, see `HookDispatcher.forward`."""
     parts: list[Callback] = []
     shared: dict[str, Any] = {"window": config.window, "console": config.console}
     if config.timing:

@@ -1,4 +1,4 @@
-"""At which lines of the program the training thread and its loader's workers spend their time."""
+"""Samples at which lines the training thread and the loader's workers spend their time."""
 
 import sys
 import threading
@@ -37,37 +37,39 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 
 THREAD = "gpuprof-lines"
 END_S = 2.0
-"""The thread ends within some milliseconds; a process that is short of cores may take longer."""
+"""How long to wait for the thread to end. It takes some milliseconds, or longer without a core."""
 
 
 class LineSampler(RecordingCallback):
     """Samples the Python stack of the training thread, and of its loader's workers, for a while.
 
-    A thread wakes every `interval_s` on average, at irregular intervals so that it cannot fall into
-    step with the steps. It reads names and line numbers, but no values. It ends when it has
-    `max_samples` samples; from then on this callback costs nothing. The first `warmup` steps are
-    left out. A line's time is host time: on a GPU, the work that it queued may run later.
+    A thread wakes up every `interval_s` on average. The intervals are irregular, so that samples do
+    not always fall into the same part of a step. The thread reads names and line numbers, but no
+    values. It ends when it has `max_samples` samples, and from then on this callback costs nothing.
+    The first `warmup` steps are left out. The time of a line is host time: on a GPU, the work that
+    the line has queued may run later.
 
-    Costs: 0.1 to 5 ms for each of 300 samples, about 20 s long; nothing after that.
-    Touches: a thread until it has its samples, at most until training ends; for the 6 ms before
-        each sample `sys.setswitchinterval`, without which a Python loop gets no sample, and
-        calls that let go of the interpreter's lock get its share (on Python 3.11 a young garbage
-        collection that is near is made before a sample, as one amid it may crash); while
-        the training loader's workers start, its `worker_init_fn`, which is how code runs in them,
-        and to know when that is in the first epoch, `_load_combined_loader_states` of Lightning's
-        loop; a thread and a temporary file of the first two workers. At each sample it reads the
-        kernel's account of the sampled thread in /proc.
+    Costs: 0.1 to 5 ms for each of 300 samples, which take about 20 s; nothing after that.
+    Touches: a thread, until it has its samples or training ends. `sys.setswitchinterval`, in the
+        6 ms before each sample: without it nearly all samples would fall into calls that release
+        the interpreter's lock, and none into a Python loop. On Python 3.11, a young garbage
+        collection that is near is made before a sample, since a collection during a sample could
+        crash the process. `worker_init_fn` of the training loader while its workers start, which is
+        how code runs in them, and `_load_combined_loader_states` of Lightning's loop, which shows
+        when they start in the first epoch. In each of the first two workers a thread and a
+        temporary file. At each sample it reads the kernel's files about the sampled thread in
+        /proc.
     When: training, from the end of warm-up.
     Switch: lines=False
 
     Args:
-        interval_s: Mean distance of the first samples; later ones are further apart.
-        max_samples: Samples after which it stops.
+        interval_s: The mean interval of the first samples. Later samples are further apart.
+        max_samples: The number of samples after which it stops.
         warmup: Steps that are left out.
         workers: Samples the loader's workers.
 
     Raises:
-        ConfigError: A setting that cannot work.
+        ConfigError: A setting cannot work.
     """
 
     _of_a_run = ("_stop", "_thread")
@@ -89,7 +91,7 @@ class LineSampler(RecordingCallback):
         self.interval_s, self.max_samples, self.warmup = interval_s, max_samples, warmup
         self._places: Counter[ThreadPlace] = Counter()
         self._doubts: Counter[ThreadPlace] = Counter()
-        self._noted = 0
+        self._recorded_count = 0
         self._watched = self._native = 0
         self._blocked: Counter[str] = Counter()
         self._before: Reads | None = None
@@ -97,13 +99,13 @@ class LineSampler(RecordingCallback):
         self._thread: threading.Thread | None = None
         self._workers = workers or WorkerSampler()
         self._epoch = 0
-        self._placed = HookSet({BATCH_START: self._put_back})
+        self._next_batch = HookSet({BATCH_START: self._restore_loaders})
 
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._places, self._blocked, self._noted = Counter(), Counter(), 0
+        self._places, self._blocked, self._recorded_count = Counter(), Counter(), 0
         self._doubts.clear()
         self._stop = threading.Event()
         if stage == "fit" and self._context is not None and _can_walk_frames():
@@ -127,19 +129,19 @@ class LineSampler(RecordingCallback):
     @override
     @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Sample the workers that an epoch starts; those of the first epoch were started before."""
+        """Sample the workers that an epoch starts. Those of the first epoch are running already."""
         if trainer.current_epoch == self._epoch or not _can_walk_frames():
             return
         self._workers.sample_next_workers(trainer.fit_loop)
         if self._workers.has_replaced:
-            self._placed.add(dispatcher_in(trainer, self))
+            self._next_batch.add(dispatcher_in(trainer, self))
 
-    def _put_back(self, *_: Any) -> None:
-        self._placed.drop()
+    def _restore_loaders(self, *_: Any) -> None:
+        self._next_batch.drop()
         self._workers.restore_loaders()
 
     def take_sample(self) -> tuple[ThreadPlace, str | None] | None:
-        """Return where in a step the training thread is, and the file it waits for."""
+        """Return where in a step the training thread is, and the file that it waits for."""
         if self._context is None or self._context.fit_has_ended:
             self._stop.set()  # the fit has ended without `on_train_end`
             return None
@@ -195,16 +197,16 @@ class LineSampler(RecordingCallback):
     def _write(self) -> None:
         self._workers.write()
         doubts, places = self._doubts.copy(), self._places.copy()
-        whole = places.total()
-        if self._context is None or whole == self._noted:
+        sample_count = places.total()
+        if self._context is None or sample_count == self._recorded_count:
             return
-        self._noted = whole
+        self._recorded_count = sample_count
         waits = storage_waits(self._blocked, self._native, self._before)
         lines = line_counts(places, doubts)
         phases = dict(Counter(place.phase.value for place in places.elements()))
         self._context.write(
             HostLines(
-                whole,
+                sample_count,
                 lines,
                 phases,
                 blocked=waits.blocked,
@@ -215,7 +217,7 @@ class LineSampler(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        self._put_back()
+        self._restore_loaders()
         self._workers.release()
         self._end_thread()
 
@@ -227,5 +229,5 @@ class LineSampler(RecordingCallback):
 
 
 def _can_walk_frames() -> bool:
-    """Tell whether the interpreter has its lock: else a frame may run while it is walked."""
+    """Return whether the interpreter has its lock. Without it, a frame may run during a walk."""
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())

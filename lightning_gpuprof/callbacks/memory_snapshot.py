@@ -1,4 +1,4 @@
-"""Snapshots of the device allocator: over a window of steps and on OOM."""
+"""Writes snapshots of the device allocator, after chosen steps and when memory runs out."""
 
 import json
 from collections.abc import Callable
@@ -32,12 +32,12 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 
 _OTHER = "between"
 _MOST_FAILED = 4
-"""At most this many failed allocations are dumped: a dump takes a second, and cuDNN may fail at
-each new shape."""
+"""At most this many failed allocations are dumped, since a dump takes a second, and since cuDNN may
+fail to allocate memory at every new shape."""
 
 
 class SnapshotFiles:
-    """The snapshots of a rank, of which the newest `keep` stay."""
+    """Writes the snapshots of a rank, and deletes all but the newest `keep`."""
 
     def __init__(
         self, context: RunContext, history: CudaMemoryHistory, trainer: Trainer, *, keep: int
@@ -49,7 +49,7 @@ class SnapshotFiles:
         self._folder = Path(files.plugin_dir(context.run_dir))
 
     def write(self, step: int, reason: str, oom: dict[str, int] | None = None) -> Snapshot:
-        """Write a snapshot and the addresses of the model beside it; returns its record."""
+        """Write a snapshot, and beside it the addresses of the model. Return its record."""
         name = files.snapshot_name(self._context.rank, self._context.session, step, reason)
         path = self.path(name)
         trainer = self._trainer
@@ -63,7 +63,7 @@ class SnapshotFiles:
         return Snapshot(step, reason, file=name, oom=oom or {})
 
     def record(self, written: Snapshot) -> None:
-        """Write a snapshot's record; the oldest files make room."""
+        """Write the record of a snapshot, and delete the oldest snapshots."""
         self._context.write(written)
         self._context.flush()
         snapshots = self._folder.glob(f"rank{self._context.rank}-*{files.SNAPSHOT_SUFFIX}")
@@ -71,7 +71,7 @@ class SnapshotFiles:
             self.remove(old.name)
 
     def remove(self, name: str) -> None:
-        """Delete a snapshot's files."""
+        """Delete the files of a snapshot."""
         for suffix in ("", files.KINDS_SUFFIX, files.ANALYSIS_SUFFIX):
             Path(f"{self.path(name)}{suffix}").unlink(missing_ok=True)
 
@@ -81,29 +81,29 @@ class SnapshotFiles:
 
 
 class MemorySnapshot(RecordingCallback):
-    """Records the contents of the device's memory, with the line that allocated each block.
+    """Records what is in the device's memory, with the line that allocated it.
 
-    torch keeps the history: the last `max_entries` allocations with their Python stacks, in host
-    memory. Each rank writes its own files, which open at pytorch.org/memory_viz too. An OOM that
-    ends training writes a snapshot and shows the lines that filled the memory; the error itself
-    goes on. Of an OOM that is caught (cuDNN then takes another algorithm) nothing stays. On a CPU
-    nothing is recorded.
+    Torch records the history, which is the last `max_entries` allocations with their Python stacks,
+    in host memory. Every rank writes its own files, which pytorch.org/memory_viz can open too. If
+    an OOM ends training, a snapshot is written and the lines that filled the memory are shown. The
+    error itself is raised as usual. If the program or a library catches an OOM, as cuDNN does to
+    choose another algorithm, no snapshot remains. On a CPU nothing is recorded.
 
     Costs: a walk over the Python stack for each allocation.
-    Touches: torch's recording of the allocator's history, which is one per process.
-    When: training on a GPU, where asked for.
+    Touches: torch's recording of the allocator's history, of which a process has only one.
+    When: training on a GPU, if it is switched on.
     Switch: memory_snapshot=False (the default)
 
     Args:
-        steps: First step of a window to record, and the first one after it; the snapshot is
-            written at its end. Steps count training batches of this `fit` from 0.
-        on_oom: Record from the start of training, for a snapshot where an allocation fails.
-        keep: Snapshots kept per rank; the oldest go first.
-        max_entries: Length of the history, in events.
+        steps: The first step to record, and the first step after that which is not recorded. The
+            snapshot is written between them. Steps are training batches of this `fit`, from 0.
+        on_oom: Record from the start of training, for a snapshot if an allocation fails.
+        keep: How many snapshots are kept per rank. The oldest are deleted.
+        max_entries: The length of the history, in events.
         history: Returns the allocator's history of a device; tests pass a fake.
 
     Raises:
-        ConfigError: A number makes no sense, or nothing would be recorded.
+        ConfigError: A number cannot work, or nothing would be recorded.
     """
 
     _of_a_run = ("_files",)
@@ -151,7 +151,7 @@ class MemorySnapshot(RecordingCallback):
             self._context.write(Note(step=0, name="memory-snapshot-not-measured", message=message))
             return
         self._files = SnapshotFiles(self._context, history, trainer, keep=self.keep)
-        # Only now, so that a batch costs nothing where there is nothing to record.
+        # The hooks are added only now, so that a batch costs nothing if nothing can be recorded.
         self._hooks.add(dispatcher_in(trainer, self))
         if self.on_oom:
             self._record()
@@ -159,7 +159,7 @@ class MemorySnapshot(RecordingCallback):
 
     @guarded
     def _step_begins(self, *_: Any) -> None:
-        """Begin to record at the window's first step."""
+        """Begin to record at the first of `steps`."""
         if self.steps is not None and self._step == self.steps[0]:
             self._record()
         self._note(Phase.FORWARD.value)
@@ -170,7 +170,7 @@ class MemorySnapshot(RecordingCallback):
 
     @guarded
     def _step_ended(self, *_: Any) -> None:
-        """Write the window's snapshot at its end."""
+        """Write the snapshot after the last step of `steps`."""
         self._note(_OTHER)
         self._forget_caught()
         self._step += 1
@@ -182,10 +182,11 @@ class MemorySnapshot(RecordingCallback):
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        """On OOM, show the lines that filled the memory; torch's own error goes on.
+        """After an OOM, show the lines that filled the memory.
 
-        Whatever error ends a step in which an allocation failed counts: cuDNN then finds no
-        engine, cuBLAS cannot be initialized. Ctrl-C and SIGTERM do not count.
+        Any error counts that ends a step in which an allocation has failed: cuDNN may then say that
+        it finds no engine, or cuBLAS that it cannot be initialized. Ctrl-C and SIGTERM do not
+        count.
         """
         if self._files is None or not self.on_oom or not isinstance(exception, Exception):
             return
@@ -199,9 +200,10 @@ class MemorySnapshot(RecordingCallback):
 
     @guarded
     def _on_failed_allocation(self, device: int, requested: int, total: int, free: int) -> None:
-        """Write the state at the failed allocation, once a step.
+        """Write a snapshot at the first failed allocation of a step.
 
-        Whether the failure ends training shows only later, when most of the memory is free again.
+        Only later is it known whether the failure ends training. By then most of the memory would
+        be free again.
         """
         if self._files is not None and self._failed is None and self._failures < _MOST_FAILED:
             self._failures += 1
@@ -241,7 +243,7 @@ class MemorySnapshot(RecordingCallback):
 
 
 def _report(path: str) -> None:
-    # Imported here: only a run that fails needs the reading side.
+    # These are imported here because only a run that fails needs the reading side.
     from lightning_gpuprof.analysis.memory.memory_dump import analyze_snapshot_file
     from lightning_gpuprof.report.build_file import build_memory
     from lightning_gpuprof.report.console import render
@@ -252,11 +254,12 @@ def _report(path: str) -> None:
 
 
 def _check(steps: tuple[int, int] | None, on_oom: bool, keep: int, max_entries: int) -> None:
-    pair = isinstance(steps, list | tuple) and len(steps) == 2
-    window = on_oom if steps is None else pair and 0 <= steps[0] < steps[1]
-    if not window or keep < 1 or max_entries < 1:
+    is_pair = isinstance(steps, list | tuple) and len(steps) == 2
+    records = on_oom if steps is None else is_pair and 0 <= steps[0] < steps[1]
+    if not records or keep < 1 or max_entries < 1:
         raise ConfigError(
             f"MemorySnapshot(steps={steps}, on_oom={on_oom}, keep={keep}, "
-            f"max_entries={max_entries}) would keep nothing. Pass a first step and the first one "
-            "after the window, such as (10, 13), or on_oom=True, and 1 or more of the others."
+            f"max_entries={max_entries}) would record nothing. Pass the first step to record and "
+            "the first step after that, such as steps=(10, 13), or on_oom=True. keep and "
+            "max_entries must be 1 or more."
         )

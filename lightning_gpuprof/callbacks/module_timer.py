@@ -1,4 +1,4 @@
-"""Timers for modules by their names, and how often they are called in a step."""
+"""Times modules by their names, and counts how often they are called in a step."""
 
 import sys
 from collections import Counter, defaultdict
@@ -24,9 +24,9 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.timing.components import BackwardCall, tensors_of
 
 WATCHED = 5
-"""Calls are counted in this many first steps, which are slow anyway."""
+"""Calls are counted in the first steps, up to this number, which are slow anyway."""
 MIN_CALLS = 4
-"""A line with at least so many calls in a step is a loop."""
+"""A line with at least this many calls in a step counts as a loop."""
 MOST_NODES = 100_000
 _INSIDE_COMPILED = (
     "is inside a compiled module and is not timed alone. Name the compiled module itself, or "
@@ -39,26 +39,27 @@ class ModuleTimer(RecordingCallback):
 
     `ModuleTimer(["encoder", "world_model.rssm"])` beside a `PhaseTimer`, or
     `GpuProfCallback(modules=[...])`, adds the parts `forward/encoder`, `backward/encoder` and so on
-    to the phases of each step: self time, so that a component inside another is not counted
-    twice. Where there are device marks, each part has its device time too. Nothing synchronizes.
+    to the phases of every step. Their time is self time, so that a component inside another is not
+    counted twice. With device marks, every part has its device time too. Nothing waits for the
+    device.
 
-    Backward of a module runs from the first gradient of an output to the last gradient of an
-    input; for one whose inputs need no gradient, to the end of the backward pass. Modules inside
-    a compiled one cannot be told apart and are left out with a warning; one that is itself
-    wrapped by `torch.compile(module)` is timed as a whole, by hooks on the wrapper: its graph
-    stays as it is.
+    The backward of a module lasts from the first gradient of an output to the last gradient of an
+    input, or to the end of the backward pass if no input needs a gradient. Modules inside a
+    compiled module cannot be timed separately, and are left out with a warning. A module that is
+    wrapped by `torch.compile(module)` is timed as a whole by hooks on the wrapper, so that its
+    graph stays the same.
 
-    Costs: some 10 us per call, and more in the first step, whose calls it looks at.
-    Touches: forward and backward hooks on the modules that are named.
-    When: every step, of the modules asked for.
+    Costs: about 10 us per call, and more in the first step, whose calls are examined.
+    Touches: forward and backward hooks on the named modules.
+    When: every step, in the calls of the named modules.
     Switch: modules=() (the default)
 
     Args:
         modules: Names of modules.
 
     Raises:
-        ConfigError: Names no module at all; in `on_train_start`, one that does not exist, or no
-            `PhaseTimer` in the Trainer.
+        ConfigError: `modules` is not a sequence of names; in `on_train_start`, a module does not
+            exist, or the Trainer has no `PhaseTimer`.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:
@@ -95,12 +96,12 @@ class ModuleTimer(RecordingCallback):
         enter, leave = _Hook(self._call_begins, component), _Hook(self._call_ends, component)
         self._hooks += [
             module.register_forward_pre_hook(enter, with_kwargs=True),
-            # Also where forward raises: the region must not stay open.
+            # This is called even if forward raises, since the region must not stay open.
             module.register_forward_hook(leave, with_kwargs=True, always_call=True),
         ]
 
     def _step_begins(self, *_: Any) -> None:
-        self._counts.open = True  # not in a validation, which may come between two batches
+        self._counts.is_counting = True  # not during a validation between two batches
 
     @guarded
     def _step_ends(self, *_: Any) -> None:
@@ -131,13 +132,13 @@ class ModuleTimer(RecordingCallback):
     @override
     def _release(self) -> None:
         self._write()
-        self._counts = CallCounts()  # after an error within a step it still holds the graph
+        self._counts = CallCounts()  # after an error in a step, the old one still holds the graph
         while self._hooks:
             self._hooks.pop().remove()
 
 
 class _Hook:
-    """Calls back with a component; a copy of its module (pickle, deepcopy) gets an empty hook."""
+    """A hook that passes a component on. In a copy of the module (pickle, deepcopy) it is empty."""
 
     def __init__(self, act: Callable[..., None], component: TimedPart) -> None:
         self._act = act
@@ -169,14 +170,14 @@ def _find(model: torch.nn.Module, names: Sequence[str]) -> dict[str, torch.nn.Mo
 
 
 class CallCounts:
-    """Counts calls by name in a few steps, and in the first of them looks at each.
+    """Counts the calls of modules by name in a few steps, and examines those of the first step.
 
-    There it notes the line that calls, and walks the autograd graph behind the inputs: a call whose
-    inputs depend on what an earlier call returned has to come after that call.
+    For every call it notes the calling line, and walks the autograd graph behind the inputs. If
+    these depend on the result of an earlier call, the calls cannot become a single call.
     """
 
     def __init__(self) -> None:
-        self.open = False
+        self.is_counting = False
         self.steps = 0
         self._calls = Counter[str]()
         self._lines: defaultdict[str, Counter[Place]] = defaultdict(Counter)
@@ -185,29 +186,29 @@ class CallCounts:
         self._chained: set[str] = set()
 
     def end_step(self) -> None:
-        """End a step: nothing of its graph is kept."""
-        self.open = False
+        """End a step, and drop the references to its graph."""
+        self.is_counting = False
         self.steps += 1
         self._returned.clear()
         self._visited.clear()
 
     def called(self, name: str, inputs: Any) -> None:
-        """Count a call of a module, and look at it in the first step."""
-        if self.open:
+        """Count a call of a module, and examine it in the first step."""
+        if self.is_counting:
             self._calls[name] += 1
-        if self.open and not self.steps and name not in self._chained:
+        if self.is_counting and not self.steps and name not in self._chained:
             self._lines[name][_calling_line()] += 1
-            # Without gradients there is no graph to walk: the calls may depend on each other.
+            # Without gradients there is no graph, so the calls may depend on each other.
             if not torch.is_grad_enabled() or self._follows(name, _nodes(inputs)):
                 self._chained.add(name)
 
     def returned(self, name: str, output: Any) -> None:
-        """Note what a call returned."""
-        if self.open and not self.steps:
+        """Note what a call has returned."""
+        if self.is_counting and not self.steps:
             self._returned[name].update(_nodes(output))
 
     def record(self) -> ModuleCalls:
-        """Return the calls per step, and the lines whose calls could be a single call."""
+        """Return the calls per step, and the lines whose calls could become a single call."""
         loops = {name: lines.most_common(1)[0] for name, lines in self._lines.items()}
         return ModuleCalls(
             {name: count / self.steps for name, count in self._calls.items()},
@@ -219,16 +220,16 @@ class CallCounts:
         )
 
     def _follows(self, name: str, todo: list[Any]) -> bool:
-        """Return whether these nodes depend on what an earlier call returned.
+        """Return whether these nodes depend on the result of an earlier call.
 
-        True also where there are too many nodes to be sure.
+        If there are too many nodes to be sure, the answer is True.
         """
         visited, returned = self._visited[name], self._returned[name]
         while todo:
             node = todo.pop()
             if node in returned or len(visited) >= MOST_NODES:
                 return True
-            if node not in visited:  # a visited node is older than what was returned since
+            if node not in visited:  # a visited node is older than all results since then
                 visited.add(node)
                 todo += [after for after, _ in node.next_functions if after is not None]
         return False
@@ -239,7 +240,7 @@ def _nodes(value: Any) -> list[Any]:
 
 
 def _calling_line() -> Place:
-    """Return the innermost line of the user's own."""
+    """Return the innermost line of the user's own code."""
     for frame, line in walk_stack(sys._getframe(1)):
         if package_in(frame) == USER:
             return frame.f_code.co_filename, line, frame.f_code.co_name

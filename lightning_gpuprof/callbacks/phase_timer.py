@@ -1,4 +1,4 @@
-"""The phase timers as a callback."""
+"""Times the phases of every step."""
 
 import time
 from collections.abc import Callable
@@ -22,51 +22,52 @@ from lightning_gpuprof.timing.regions import check_nvtx
 from lightning_gpuprof.timing.run import TimingRun
 from lightning_gpuprof.timing.window_writer import TimerSettings
 
-_SIZES = "on_predict_batch_end"
+_PREDICT_HOOK = "on_predict_batch_end"
 
 
 class PhaseTimer(RecordingCallback):
     """Records how long each phase of every training step takes, on the host clock.
 
-    Each nanosecond of a fit is charged to the innermost action that the Trainer runs at the time:
-    a step's phases add up to its wall time, and callbacks and loggers carry their own names.
-    Host time is launch time: a GPU may still be running what a phase queued. This callback never
-    synchronizes. `validate`, `test` and `predict` are timed as part of a `GpuProfCallback` alone.
+    Every nanosecond of a fit is charged to the innermost action that the Trainer runs at the time.
+    Therefore the phases of a step add up to its wall time, and callbacks and loggers appear by
+    their names. Host time is launch time: a GPU may still be running what a phase has queued. This
+    callback never waits for the device. `validate`, `test` and `predict` are timed only as part of
+    a `GpuProfCallback`.
 
     Costs: 2 us per step net, at most `overhead_budget` of it by its own clock.
-    Touches: stands in for `profiler` of the Trainer for the length of the fit and hands every call
-        on. Wraps methods of single objects that the profiler does not show: `log` of the module,
-        `log_metrics`, `save` and the writer's methods of each logger, as logging amid a step would
-        be forward's time; `_load_combined_loader_states` of the fit's loop and `setup_data` of an
-        evaluation's, after which the first workers start; `run` and `reset` of its validation loop;
-        `_get_iterator` of loaders with workers, which may start amid an epoch; with manual
-        optimization `backward` of the strategy; the sampler and the queue of the loader's iterator;
-        with several ranks their check for SIGTERM. Records events where there is a device.
+    Touches: takes the place of the Trainer's `profiler` for the length of the fit, and hands every
+        call on. Wraps methods whose calls the profiler does not show, on single objects: `log` of
+        the module, and `log_metrics`, `save` and the writer's methods of each logger, since logging
+        within a step would count as forward; `_load_combined_loader_states` of the fit's loop and
+        `setup_data` of an evaluation's, after which the first workers start; `run` and `reset` of
+        the validation loop; `_get_iterator` of loaders with workers, which may start within an
+        epoch; with manual optimization `backward` of the strategy; the sampler and the queue of the
+        loader's iterator; with several ranks their check for SIGTERM. Records events on a GPU.
     When: every step.
     Switch: timing=False
 
     Args:
-        window: Steps after which there is a record and a `[PROFILE]` line, early on; later one for
-            up to ten times as many, or for what comes in fifteen seconds. Slow steps have a line
-            within ten seconds, then every thirty.
+        window: Steps per record and `[PROFILE]` line, early in a run. Later there is one for up to
+            ten times as many steps, or for fifteen seconds. If steps are slow, the first line
+            appears within ten seconds, and then one every thirty seconds.
         console: Whether rank 0 shows that line.
-        scalars: Whether the window's medians go to the trainer's loggers as `gpuprof/*`, at most
-            once a second.
-        warmup: This many first steps are marked as warm-up.
-        device_marks: Whether each phase's boundaries are marked on the device as well, where it has
-            events: device time per phase, and how far the device runs behind the host. Tests
-            pass a fake device's events.
-        overhead_budget: Share of a step's time that this may cost by its own clock; above it
-            only one step in several, up to 20, is timed by phase, which is said on the console. As
-            much again is allowed for the marks on the device. What other callbacks of this package
-            do once in many steps is not counted.
-        nvtx: Whether each phase is an NVTX range too (rocTX on AMD), which nsys and rocprof show.
-        log_dir: Where the records go instead of the loggers' log dir.
+        scalars: Whether the Trainer's loggers receive the medians of a window as `gpuprof/*`, at
+            most once a second.
+        warmup: This many first steps are flagged as warm-up.
+        device_marks: Whether to put marks on the device, if it has events. They show device time
+            per phase, and how far the device is behind the host. Tests pass the events of a fake
+            device.
+        overhead_budget: The share of a step's time that the timing may cost by its own clock. If it
+            costs more, only one step in several, up to 20, is timed by phase, and the console says
+            so. Device marks have a budget of the same size. What other callbacks of this package do
+            once in many steps is not counted.
+        nvtx: Whether every phase is an NVTX range too (rocTX on AMD), which nsys and rocprof show.
+        log_dir: The log dir for the records, instead of that of the loggers.
         clock: Returns nanoseconds; tests pass a fake.
 
     Raises:
-        ConfigError: A number makes no sense; in `setup`, a second one in the Trainer, or `nvtx`
-            where this torch has none.
+        ConfigError: A number cannot work; in `setup`, the Trainer has a second `PhaseTimer`, or
+            `nvtx` is set and this torch has none.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class PhaseTimer(RecordingCallback):
             )
         if warmup < 0:
             raise ConfigError(
-                f"PhaseTimer(warmup={warmup}) is no number of steps. Pass 0 to mark none."
+                f"PhaseTimer(warmup={warmup}) is no number of steps. Pass 0 to have no warm-up."
             )
         self.settings = TimerSettings(window, warmup, console, scalars, overhead_budget, nvtx)
         self.device_marks = device_marks
@@ -108,13 +109,13 @@ class PhaseTimer(RecordingCallback):
             check_nvtx()
         self._context = RunContext.of(trainer, log_dir=self.log_dir, now=self.clock)
         self._context.at_end(self._timing_ends, last=True)
-        self.__dict__.pop(_SIZES, None)
-        if self._context.stage != "predict":  # the Trainer passes over a hook that is None
-            self.__dict__[_SIZES] = None
+        self.__dict__.pop(_PREDICT_HOOK, None)
+        if self._context.stage != "predict":  # the Trainer skips a hook that is None
+            self.__dict__[_PREDICT_HOOK] = None
         hooks = dispatcher_in(trainer, self)
         calls = hooks.let_caller_count()
         loggers = [SafeLogger(logger, self._context) for logger in trainer.loggers]
-        # All is read from the Trainer before anything is put into it.
+        # Everything is read from the Trainer before anything in it is changed.
         parts = trainer_parts(trainer)
         events = device_events(trainer.strategy.root_device) if self.device_marks else None
         self._run = TimingRun(
@@ -156,7 +157,7 @@ class PhaseTimer(RecordingCallback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any,
         batch_idx: int, dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
-        """Note the batch's size: the loop of `predict` does not store its batch."""
+        """Note the size of the batch, which the loop of `predict` does not store."""
         if self._run is not None:
             self._run.timeline.samples[-1] = size_of(batch)
 
@@ -167,7 +168,7 @@ class PhaseTimer(RecordingCallback):
 
     @guarded
     def _fit_has_ended(self, error: BaseException | None) -> None:
-        """End the session of a fit whose end Lightning did not tell this callback."""
+        """End the session of a fit at whose end Lightning has called no hook of this callback."""
         self._leave(error)
 
     @guarded

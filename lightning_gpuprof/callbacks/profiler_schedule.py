@@ -1,4 +1,4 @@
-"""torch.profiler on a schedule: one whole trace per cycle, its steps cut where steps begin."""
+"""Records with torch.profiler on a schedule, and writes a trace per cycle."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -32,51 +32,52 @@ class ProfilerSchedule(RecordingCallback):
     """Records operators, kernels and copies with torch.profiler during chosen steps or epochs.
 
     Each cycle writes its own trace, `rank<r>-cycle<c>.pt.trace.json.gz`, into the run's log dir,
-    for Perfetto, chrome://tracing, HTA and TensorBoard. Every `ProfilerStep#<n>` in it holds one
-    step from its fetch to its end; n counts the fit's batches from 0. (Without a `PhaseTimer` in
-    the Trainer, steps are cut at `on_train_batch_start`.) A profiler exists only while a cycle
-    runs. At its end training waits for torch to stop and to write the trace.
+    for Perfetto, chrome://tracing, HTA and TensorBoard. Every `ProfilerStep#<n>` in it holds a step
+    from its fetch to its end, and n counts the batches of the fit from 0. (Without a `PhaseTimer`
+    in the Trainer, a step begins at `on_train_batch_start`.) A profiler exists only during a cycle.
+    At the end of a cycle, training waits until torch has stopped recording and written the trace.
 
-    While another torch profiler is at work nothing is recorded; if it begins during a cycle, the
-    cycle ends. With none of the schedule's five numbers given the default window applies, and a
-    run too short for it has no trace.
+    While another torch profiler is active, nothing is recorded. If another profiler begins during a
+    cycle, the cycle ends. If none of the five settings of the schedule is given, the default
+    schedule applies, and a run that is too short for it has no trace.
 
-    Costs: about twice the time of the steps that it records, and a stop of 0.1 to 2 s after them;
-        before a first window of 20 steps or more, of a given schedule, the same of one step, by
-        which the trace's size is forecast.
-    Touches: torch.profiler, which prints two lines as it starts; in these steps alone,
-        `_prepare_profiler` of torch.autograd.profiler is wrapped, which is how another profiler
-        that starts is noticed and given way to. Behind them Kineto leaves CUPTI attached to a GPU:
-        each later launch costs a little more. With `quiet_window` methods of the Trainer and other
-        callbacks are wrapped; with `compiled="eager"` torch.compile has another stance meanwhile.
+    Costs: about twice the time of the steps that it records, and a pause of 0.1 to 2 s after them.
+        If a schedule is given whose first window has 20 steps or more, the same for a single step
+        before it, which serves to forecast the size of the trace.
+    Touches: torch.profiler, which prints two lines when it starts. In the recorded steps only,
+        `_prepare_profiler` of torch.autograd.profiler is wrapped, by which this callback notices
+        another profiler and gives way to it. Afterwards Kineto leaves CUPTI attached to a GPU, so
+        that every later launch costs a little more. With `quiet_window`, methods of the Trainer and
+        of other callbacks are wrapped. With `compiled="eager"`, torch.compile has another stance in
+        the recorded steps.
     When: 3 steps after 12, or as the schedule says.
     Switch: trace=False
 
     Args:
         unit: What the numbers count: "step" (a batch) or "epoch".
-        wait: Units skipped once, at the start.
-        warmup: Units of each cycle whose events are dropped: the first traced ones are slow.
+        wait: Units that are skipped once, at the start.
+        warmup: Units of each cycle whose events are discarded, since the first ones are slow.
         active: Units of each cycle that are recorded.
         repeat: Further cycles after the first.
         record_shapes: Record the shapes of operators' inputs, which rooflines need.
         profile_memory: Record allocations and frees.
-        with_stack: Record Python frames: large and slow, yet names lines of code.
+        with_stack: Record Python frames, which name lines of code but make traces large and slow.
         trace_format: "json.gz", or "json" to leave traces uncompressed.
-        quiet_window: Leave validation, checkpoints and other callbacks out of the recording (torch
-            2.5); on a GPU, where each pause waits for the device, but for their hooks on batches.
-            Python's stacks go on.
-        compiled: "keep", or "eager" to run compiled code uncompiled in the window, where the trace
-            then names its operators (torch 2.6). The arithmetic of these steps may differ.
+        quiet_window: Leave validation, checkpoints and other callbacks out of the recording (needs
+            torch 2.5). On a GPU, their hooks on batches are still recorded, because every pause
+            waits for the device. Python stacks are always recorded.
+        compiled: "keep", or "eager" to run compiled code uncompiled in the window, so that the
+            trace names its operators (needs torch 2.6). The arithmetic of these steps may differ.
         capture_range: Write no trace, but call `cudaProfilerStart` and `cudaProfilerStop` around
             the window, for nsys and ncu.
         ranks: The ranks that record; None for all.
-        new_trace: Makes a recording; tests pass a fake.
+        new_trace: Creates a recording; tests pass a fake.
         clock: Returns nanoseconds.
 
     Raises:
-        ConfigError: A schedule that can never record; in `setup`, a device that torch.profiler
-            is unstable on (MPS), or `capture_range` without an NVIDIA or AMD GPU; in
-            `on_train_start`, a given schedule that this run is too short for.
+        ConfigError: The schedule can never record; in `setup`, torch.profiler is unstable on the
+            device (MPS), or `capture_range` is set without an NVIDIA or AMD GPU; in
+            `on_train_start`, this run is too short for the given schedule.
     """
 
     _of_a_run = ("_cycles", "_step_calls", "_recordings", "_trainer", "_forecast")
@@ -142,7 +143,7 @@ class ProfilerSchedule(RecordingCallback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Check the schedule against the run's length, known by now, and begin to count."""
+        """Check the schedule against the length of the run, and begin to count steps."""
         context = self._context
         if context is None:
             return
@@ -210,14 +211,14 @@ class ProfilerSchedule(RecordingCallback):
         if cycles is None or forecast is None or context is None:
             return
         by_step = self.schedule.unit == "step"
-        passed_over, self._step = number - self._step - 1, number
+        skipped, self._step = number - self._step - 1, number
         if by_step:
-            cycles.skip(passed_over)
+            cycles.skip(skipped)
         works = cycles.recording or forecast.needs_step or (by_step and cycles.is_due())
-        # Charged to this callback: stopping and exporting take their time.
+        # Stopping and exporting take long, so their time is charged to this callback by name.
         action = f"[Callback]{self.state_key}.step_begins"
         with self._trainer.profiler.profile(action) if works else nullcontext():
-            forecast.begin_step(plain=not (passed_over or cycles.active))
+            forecast.begin_step(plain=not (skipped or cycles.active))
             cycles.end_step()
             if by_step:
                 cycles.begin_unit()
@@ -225,7 +226,7 @@ class ProfilerSchedule(RecordingCallback):
                 forecast.needs_step = False
                 cycles.probe()
         cycles.begin_step(number)
-        # What ends this step at the beginning of the next is charged to this step.
+        # The recording changes right before the next step begins, in the time of this step.
         if cycles.active or forecast.needs_step or (by_step and cycles.is_due()):
             if self._timing is not None:
                 self._timing.flag_next_step(StepFlag.PROFILED)

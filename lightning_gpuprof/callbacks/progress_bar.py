@@ -22,10 +22,10 @@ from lightning_gpuprof.runtime.wrap import Wrappers
 class DeferredProgressBar(TQDMProgressBar):
     """Lightning's default progress bar, without its host syncs.
 
-    It looks the same and also shows the loss. Lightning reads each value logged with
-    `prog_bar=True` twice per batch. Here it gets `prog_bar=False`, and those values and the loss
-    are copied while training goes on, one asynchronous copy at a time, begun when the bar is
-    drawn: on a GPU it shows the values of the refresh before.
+    It looks the same, and also shows the loss. Lightning reads every value that is logged with
+    `prog_bar=True` twice per batch. This callback passes `prog_bar=False` to it instead. When the
+    bar is drawn, an asynchronous copy of these values and of the loss begins, unless the previous
+    copy is still running. On a GPU, the bar therefore shows the values of the refresh before.
 
     Args:
         **options: As for Lightning's TQDMProgressBar.
@@ -41,7 +41,7 @@ class DeferredProgressBar(TQDMProgressBar):
         self._wrappers.restore()
         self._results = results
         self._replaced: set[str] = set()
-        self._now: dict[str, Tensor] = {}
+        self._latest: dict[str, Tensor] = {}
         self._pending: tuple[list[str], Numbers] | None = None
 
     @override
@@ -77,8 +77,8 @@ class DeferredProgressBar(TQDMProgressBar):
         if isinstance(loss, Tensor) and loss.numel() == 1:
             # Lightning has divided the loss by the number of accumulated batches.
             automatic = trainer.lightning_module.automatic_optimization
-            parts = trainer.accumulate_grad_batches if automatic else 1
-            self._now["loss"] = loss * parts if parts > 1 else loss
+            divisor = trainer.accumulate_grad_batches if automatic else 1
+            self._latest["loss"] = loss * divisor if divisor > 1 else loss
 
     @override
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
@@ -94,10 +94,10 @@ class DeferredProgressBar(TQDMProgressBar):
             return
         for result in self._logged():
             if result.meta.on_step and isinstance(value := step_value(result), Tensor):
-                self._now[result.meta.forked_name(True)] = value
-        if self._now:
-            flat = [value.detach().reshape(()) for value in self._now.values()]
-            self._pending = list(self._now), Numbers(flat)
+                self._latest[result.meta.forked_name(True)] = value
+        if self._latest:
+            flat = [value.detach().reshape(()) for value in self._latest.values()]
+            self._pending = list(self._latest), Numbers(flat)
             self._collect()
 
     def _collect(self) -> None:
@@ -117,7 +117,7 @@ class DeferredProgressBar(TQDMProgressBar):
 
     @guarded
     def _show_means(self, means: Mapping[str, Any]) -> None:
-        """Show the means over the epoch, too; Lightning waits for the device there anyway."""
+        """Show the means over the epoch too, for which Lightning waits for the device anyway."""
         for result in self._logged():
             name = result.meta.forked_name(False)
             if result.meta.on_epoch and isinstance(means.get(name), Tensor):

@@ -12,9 +12,9 @@ from lightning_gpuprof.timing.components import active_component
 class region(ContextDecorator):
     """Times a piece of code inside a step: `with region("dream"):` or `@region("dream")`.
 
-    It shows as a part of the phase in which it runs, `forward/dream` as a rule, on the host and,
-    where there are marks, the device. It does nothing while no `PhaseTimer` is timing, in threads
-    other than the one that trains, and in code being compiled.
+    It appears as a part of the phase in which it runs, usually `forward/dream`, with its host time
+    and, if there are device marks, its device time. It does nothing without a `PhaseTimer`, in
+    threads other than the training thread, and in code that is being compiled.
 
     Args:
         name: The part's name.

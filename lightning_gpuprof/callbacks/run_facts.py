@@ -1,4 +1,4 @@
-"""The recorders of single facts, as one callback."""
+"""Runs the recorders of single facts as a callback."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -30,18 +30,18 @@ RECORDERS: tuple[type[Recorder], ...] = (
 
 
 class RunFacts(RecordingCallback):
-    """Records single facts of a fit, each by its own recorder, which stops alone where it fails.
+    """Records single facts of a fit, each with its own recorder.
 
-    Settings of the loader, optimizer, precision and of torch are read when the run's record file
-    begins, also without this part.
+    A recorder that fails is switched off alone. The settings of the loader, the optimizer, the
+    precision and torch are recorded without this callback too, when the record file begins.
 
     Costs: 2 to 20 ms per fit, and what its recorders say.
     Touches: what its recorders say.
-    When: the beginning and the end of training and the first batch.
+    When: the beginning and the end of training, and the first batch.
     Switch: facts=False
 
     Args:
-        recorders: What to record; by default all of `RECORDERS`.
+        recorders: The recorders to run; by default all of `RECORDERS`.
     """
 
     def __init__(self, recorders: Sequence[Recorder] | None = None) -> None:

@@ -43,7 +43,7 @@ def test_ctrl_c_skips_the_analysis_and_nothing_else(fit, shown, monkeypatch):
     monkeypatch.setattr(stored_analysis, "write_analysis", interrupted)
     trainer = fit(GpuProfCallback(**WINDOW))
     assert trainer.state.finished
-    assert shown("made without its trace")
+    assert shown("the report is shown without its trace")
     assert shown("WHERE A STEP GOES")
 
 

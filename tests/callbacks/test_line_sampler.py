@@ -116,7 +116,7 @@ def test_a_sample_that_fails_ends_the_thread_and_switches_the_sampler_off(monkey
 
     monkeypatch.setattr(line_sampler, "place_in_step", fails)
     sampler = LineSampler(warmup=0)
-    sampler._context = SimpleNamespace(step=3, over=False, write=records.append)
+    sampler._context = SimpleNamespace(step=3, fit_has_ended=False, write=records.append)
     with said("LineSampler failed and is off"):
         sampler._watch(SimpleNamespace(wait=lambda timeout: False))
 
