@@ -157,7 +157,7 @@ def _inspect(program: Sequence[str], steps: int) -> Inspection:
 
 
 def _wait(command: Sequence[str]) -> int:
-    """Run a process to its end. Nothing of it remains, however this process ends."""
+    """Run a process to its end, then kill whatever is left of it and its workers."""
     # It gets a process group of its own, with its workers. Its output goes to stderr.
     child = subprocess.Popen(command, stdout=2, start_new_session=True)
     try:

@@ -63,7 +63,7 @@ def _change(text: str) -> tuple[str, Any]:
 
 
 def _yaml(trials: Trials) -> str:
-    """Return the settings as YAML for LightningCLI; what it has no key for is a comment."""
+    """Return the settings as YAML for LightningCLI; settings without a key become comments."""
     trainer = trials.settings.trainer
     lines = [line for line in trials.paste.splitlines() if not line.startswith("Trainer(..., ")]
     comments = [f"# {line}\n" for line in (f"lightning-gpuprof try: {trials.program}", *lines)]

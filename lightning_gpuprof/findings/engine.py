@@ -79,7 +79,8 @@ def make_plan(findings: Sequence[Finding]) -> list[tuple[Finding, Effort]]:
 def step_of(finding: Finding, run: RunResults) -> int | None:
     """Return the step that a finding's saving is a share of.
 
-    It is the steady step, or the mean step with the time between epochs where the saving is there.
+    It is the steady step, or the mean step including the time between epochs if the saving lies
+    there.
     """
     return run.step_ns if finding.when is When.IN_STEPS else run.fit_step_ns
 

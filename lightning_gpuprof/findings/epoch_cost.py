@@ -22,7 +22,7 @@ def epoch_finding(
     change: str | None = None,
     error_frac: float = 0.0,
 ) -> Finding | None:
-    """Return the finding about work that epochs repeat, None if it takes little of them.
+    """Return the finding about work that epochs repeat; None if it takes little time.
 
     Args:
         run: The run's results.

@@ -29,7 +29,7 @@ FEWER = 5
 """Frequent work is proposed to be done a fifth as often or less: a smaller change would not be
 noticed."""
 ONCE_FRAC = 0.5
-"""Work of which a single time took more than this share of the total may not come again."""
+"""If a single time took more than this share of the work's total, the work may not come again."""
 
 
 def seldom(steps: int, times: int, wanted: float) -> int:

@@ -24,7 +24,7 @@ _STEP = re.compile(r"\b(of|in) each step\b|\bper step\b|\ba step\b")
 
 
 def judge_trace(analysis: TraceAnalysis) -> tuple[RunResults, Evaluation]:
-    """Return a trace as a run, and what the rules for traces say of it.
+    """Return a trace as a run, and what the rules for traces find in it.
 
     Savings are per profiled step: there is no other step to scale them to. A trace without
     marked steps is judged as one step, and its findings speak of the trace. A trace without a
@@ -65,7 +65,7 @@ def _of_trace(text: str) -> str:
 
 
 def as_run(analysis: TraceAnalysis) -> RunResults:
-    """Return a trace as a run of its steps, of which nothing else was measured.
+    """Return a trace as a run of which only the steps were measured.
 
     Without step marks all of it is one step.
     """

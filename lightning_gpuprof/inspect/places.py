@@ -180,7 +180,7 @@ def _logged_name(frame: FrameType) -> str | None:
 
 @dataclass
 class HostSync:
-    """A host sync, with its duration where that is measured."""
+    """A host sync, with its duration if it was measured."""
 
     place: SyncPlace
     operation: str

@@ -197,7 +197,7 @@ def compared_figures(base: Report, new: Report, result: Comparison) -> tuple[Bef
 
 
 def most_changed_phase(base: Report, new: Report, result: Comparison) -> Change | None:
-    """Return the phase that changed most; None where none changed by enough to matter."""
+    """Return the phase that changed most; None if no phase changed by enough to matter."""
     if base.results.step_ns is None or new.results.step_ns is None:
         return None
     phases = _changed(result.phases, result)

@@ -17,7 +17,7 @@ PHASES: Mapping[str, tuple[str, str]] = {
     "garbage_collection": ("Garbage collection", "full runs of Python's garbage collector"),
     "other": ("Other", "the loop itself and what no other phase claims"),
 }
-"""Each phase's label and what it holds."""
+"""The label of every phase, and what the phase holds."""
 
 EVENTS: Mapping[str, str] = {
     "operator": "Operator",
@@ -85,7 +85,7 @@ FLAGS: Mapping[str, str] = {
 
 
 def phase_label(phase: str) -> str:
-    """Return a phase's label, its name where there is none.
+    """Return a phase's label; its name if it has no label.
 
     >>> phase_label("data_wait"), phase_label("of_a_newer_version")
     ('Data wait', 'of_a_newer_version')
@@ -94,7 +94,7 @@ def phase_label(phase: str) -> str:
 
 
 def event_label(kind: str) -> str:
-    """Return the label of a kind of event, its name where there is none.
+    """Return the label of a kind of event; its name if it has no label.
 
     >>> event_label("kernel_gemm"), event_label("idle_host_sync")
     ('Matrix multiply', 'Host waits for the device')

@@ -1,4 +1,4 @@
-"""Who holds a device's memory, from a snapshot of its allocator, as sections of a document."""
+"""Sections on which lines hold a device's memory, from a snapshot of its allocator."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +22,7 @@ NO_STACK = Place(name="no stack was recorded")
 
 
 def memory_sections(device: DeviceDump, *, number: int = 0) -> Iterator[Section]:
-    """Yield what is in use on one device, who holds it, and what grows.
+    """Yield the memory in use on one device, the lines that hold it, and the lines where it grows.
 
     `number` distinguishes the devices of a document: section ids end in it, except for the first.
     """

@@ -52,7 +52,7 @@ class RunReport:
 
     @property
     def memory(self) -> Mapping[str, Value] | None:
-        """The device's memory in bytes and shares by name; None where it was not measured."""
+        """The device's memory in bytes and shares by name; None if it was not measured."""
         section = self.document.section("memory")
         if section is None:
             return None

@@ -214,7 +214,7 @@ class TrialSeries:
         )
 
     def _combine(self) -> tuple[list[Candidate], Trial | None]:
-        """Add winner after winner as long as that gains, then measure all of them together again.
+        """Add one winner after another while that gains time, then measure them together again.
 
         The last measurement uses new processes, since the place of memory in the old ones may
         have favoured one of the variants.

@@ -434,7 +434,7 @@ def test_the_lines_of_worker_processes_have_a_table_of_their_own(report):
 @pytest.mark.parametrize(
     ("quiet", "device", "wording"),
     [
-        (False, "cpu", "in it also checkpoint 1.00 ms, callbacks 4.00 ms"),
+        (False, "cpu", "also with checkpoint 1.00 ms, callbacks 4.00 ms"),
         (True, "cpu", "without checkpoint 1.00 ms, callbacks 4.00 ms"),
         (True, "cuda", "without checkpoint 1.00 ms; also with callbacks 4.00 ms"),
     ],

@@ -14,7 +14,7 @@ from lightning_gpuprof.records.schema import NOT_MEASURED
 
 @dataclass(frozen=True)
 class DevicePhase:
-    """A phase of the marked steps on the device's clock, idle time included."""
+    """A phase of the marked steps on the device's clock, including idle time."""
 
     phase: Phase
     median_ns: int

@@ -15,11 +15,11 @@ class PerStep:
     """The time of a phase or part per steady step."""
 
     median_ns: int
-    """Of the timed steps."""
+    """Over the timed steps."""
     mean_ns: int
-    """Of all steps: the time in untimed steps is estimated (`UntimedPhases`)."""
+    """Over all steps; the time in untimed steps is estimated (`UntimedPhases`)."""
     max_ns: int
-    """Of the timed steps."""
+    """Over the timed steps."""
     frac: float
     """The mean's share of the mean step."""
     early_ns: int

@@ -1,4 +1,4 @@
-"""The profiler cycles of a run: their trace files, and which of them a request is about."""
+"""The profiler cycles of a run: their trace files, and which of them a request names."""
 
 import os
 from typing import Literal
