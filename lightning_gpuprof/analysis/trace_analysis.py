@@ -118,7 +118,7 @@ def analyze_trace(
         gaps=idle.longest if idle else (),
         kernels=kernels.kernels,
         categories=kernels.categories,
-        thin_kernels=kernels.thin,
+        thin_kernels=kernels.short,
         tensor_core_frac=kernels.tensor_core_frac,
         occupancy=kernels.occupancy,
         gpu_metrics=tuple(MetricRow(**vars(metric)) for metric in timeline.metrics),
@@ -190,14 +190,14 @@ def _roofline(
     if not len(trace.timeline.device) or not len(trace.timeline.arguments):
         return (), None
     span_ns = window.end_ns - window.start_ns if window else None
-    found = roofline(trace, span_ns=span_ns)
-    return found.rows, found.roofs
+    result = roofline(trace, span_ns=span_ns)
+    return result.rows, result.roofs
 
 
 def _critical_path(
     trace: LinkedTrace, window: TraceWindow | None
 ) -> tuple[CriticalPathSummary | None, tuple[str, ...]]:
-    """Return the critical path in the window, and a warning where it is not looked for."""
+    """Return the critical path in the window, and a warning if it was not computed."""
     if len(trace.timeline.threads) > MOST_THREADS:
         return None, (f"No critical path: more than {MOST_THREADS:,} threads.",)
     path = critical_path(trace)

@@ -57,5 +57,5 @@ def test_a_file_of_no_known_kind_ends_with_a_sentence(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("nothing")
     process = start_process("analysis", str(path))
-    assert "not of a kind that can be read" in process.communicate()[1].splitlines()[-1]
+    assert "is not of a supported kind" in process.communicate()[1].splitlines()[-1]
     assert process.returncode == 1

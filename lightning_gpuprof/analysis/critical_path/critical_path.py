@@ -82,5 +82,5 @@ class CriticalPath:
 
 def critical_path(trace: LinkedTrace) -> CriticalPath | None:
     """Walk the critical path of a whole trace; None without operators or device events."""
-    found = walk(trace)
-    return None if found is None else CriticalPath(*found, trace.timeline.names)
+    path = walk(trace)
+    return None if path is None else CriticalPath(*path, trace.timeline.names)

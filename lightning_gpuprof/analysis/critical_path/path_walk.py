@@ -90,7 +90,7 @@ class _Walk:
         self._thread = np.append(host.thread, np.int32(-1))[
             np.where(self._by_launch, trace.launches.call, -1)
         ]
-        self._on_device, self._synced, self._taken = array("q"), array("q"), array("q")
+        self._on_device, self._synced, self._walked = array("q"), array("q"), array("q")
 
     def run(self) -> None:
         """Walk back to the trace's beginning."""
@@ -119,7 +119,9 @@ class _Walk:
             since = max(since, ended if ended < time else since)
             position = bisect_left(at, time + shift.get(thread, 0)) - 1
             if row[position] < 0:  # where nothing is recorded, another thread may have a region
-                open_ = (one for one in shift if row[bisect_left(at, time + shift[one]) - 1] >= 0)
+                open_ = (
+                    other for other, by in shift.items() if row[bisect_left(at, time + by) - 1] >= 0
+                )
                 thread = next(open_, thread)
                 position = bisect_left(at, time + shift.get(thread, 0)) - 1
                 if row[position] < 0:
@@ -132,17 +134,17 @@ class _Walk:
             return done, wait, thread
         first = int(lanes.first[position])
         since = max(since, at[first] - moved)
-        self._taken.extend((first, position, since, time, moved))
+        self._walked.extend((first, position, since, time, moved))
         return since, -1, thread
 
     def _worked_last(self, time: int) -> tuple[int, int]:
         """Return until when, before a time, any thread worked, and which."""
         at, worked = self._at, self._worked
-        found = [
+        ends = [
             (min(time, at[worked[bisect_left(at, time + moved) - 1] + 1] - moved), thread)
             for thread, moved in self._lanes.shift.items()
         ]
-        return max(found, default=(self.begin, -1))
+        return max(ends, default=(self.begin, -1))
 
     def rows(self) -> PathRows:
         """Return all segments that were walked through, in order of time."""
@@ -157,11 +159,11 @@ class _Walk:
         return PathRows(*(column[order] for column in columns))
 
     def _stretches(self) -> tuple[Int64, Int64, Int64]:
-        """Return row, start and end of every host event in the stretches that were taken."""
-        taken = np.array(self._taken, dtype=np.int64).reshape(-1, 5)
-        first, last, since, until, shift = taken.T
+        """Return row, start and end of every host event in the stretches that were walked."""
+        stretches = np.array(self._walked, dtype=np.int64).reshape(-1, 5)
+        first, last, since, until, shift = stretches.T
         stop = np.cumsum(last - first + 1)
-        stretch = np.repeat(np.arange(len(taken)), last - first + 1)
+        stretch = np.repeat(np.arange(len(stretches)), last - first + 1)
         position = np.arange(len(stretch)) + (last + 1 - stop)[stretch]
         at = np.append(self._lanes.at, 0)
         end = at[position + 1] - shift[stretch]
@@ -241,19 +243,19 @@ def _device_starts(trace: LinkedTrace) -> tuple[Mask, Int64, Int64]:
     known = np.flatnonzero(call >= 0)
     # A launch cannot have ended after its kernel began, whatever the clocks say.
     launched[known] = np.minimum(trace.nesting.end_ns[call[known]], device.start_ns[known])
-    start, end = device.start_ns, np.append(device.end_ns, -1)  # found by index -1
+    start, end = device.start_ns, np.append(device.end_ns, -1)  # for index -1
     earlier = np.full(len(device), -1, dtype=np.int64)
     order = np.lexsort((device.stream, device.device))  # rows stay in order of start
     same = (np.diff(device.stream[order]) == 0) & (np.diff(device.device[order]) == 0)
     earlier[order[1:][same]] = order[:-1][same]
     earlier = np.where(end[earlier] <= start, earlier, -1)
-    seen = np.maximum(end[earlier], launched)
+    explained = np.maximum(end[earlier], launched)
     by_end = np.append(np.argsort(device.end_ns, kind="stable"), -1)
     other = by_end[np.searchsorted(np.sort(device.end_ns), start, side="right") - 1]
     near = start - end[other] <= OTHER_STREAM_NS
-    unexplained = (start - seen > OTHER_STREAM_NS) | (seen < 0)
+    unexplained = (start - explained > OTHER_STREAM_NS) | (explained < 0)
     fits = (other >= 0) & (other < np.arange(len(device)))
-    earlier = np.where(unexplained & fits & (near | (seen < 0)), other, earlier)
+    earlier = np.where(unexplained & fits & (near | (explained < 0)), other, earlier)
     by_launch = (call >= 0) & (launched >= end[earlier])
     since = np.where(by_launch, launched, np.where(earlier >= 0, end[earlier], start))
     return by_launch, np.where(by_launch, -1, earlier).astype(np.int64), since
@@ -268,7 +270,9 @@ def _waiting_calls(trace: LinkedTrace) -> tuple[Int64, Int64]:
     timeline, call, end_ns = trace.timeline, trace.launches.call, trace.nesting.end_ns
     host, device = timeline.host, timeline.device
     calls = of_category(host, "cuda_runtime", "cuda_driver")
-    blocking = np.append(calls & named(timeline, blocks_as_copy), False)  # one more, by index -1
+    blocking = np.append(
+        calls & named(timeline, blocks_as_copy), False
+    )  # the last value is for index -1
     copies = np.flatnonzero((may_wait(timeline) | blocking[call]) & (call >= 0))
     for_all = np.flatnonzero(calls & named(timeline, _waits_for_all))
     by_end = np.argsort(device.end_ns, kind="stable")
@@ -280,12 +284,12 @@ def _waiting_calls(trace: LinkedTrace) -> tuple[Int64, Int64]:
     order = order[np.append(np.diff(rows[order]) > 0, True)[: len(order)]]  # the last of several
     rows, waited = rows[order], waited[order]
     done, dur_ns = device.end_ns[waited], device.dur_ns[waited]
-    found = (host.start_ns[rows] < done) & (done <= end_ns[rows]) & (dur_ns > 0)
-    return rows[found], waited[found]
+    waits = (host.start_ns[rows] < done) & (done <= end_ns[rows]) & (dur_ns > 0)
+    return rows[waits], waited[waits]
 
 
 def _waits_for_all(name: str) -> bool:
-    """Tell whether a call waits for work that was queued before it.
+    """Return whether a call waits for work that was queued before it.
 
     >>> [_waits_for_all(call) for call in ("cudaDeviceSynchronize", "hipFree", "cudaMalloc")]
     [True, True, False]

@@ -143,10 +143,10 @@ def _classify(
         left = next_other[life.start]
         outlived = left is not None and (life.end is None or life.end > left)
         # Memory that a step leaves for good is a workspace of cuBLAS, a cache or a leak.
-        kept = life.end is None and life.start < last_step
-        if born == FORWARD and outlived and not kept:
+        stays = life.end is None and life.start < last_step
+        if born == FORWARD and outlived and not stays:
             life.kind = "activations"
-        elif born == BACKWARD and outlived and not (kept and known):
+        elif born == BACKWARD and outlived and not (stays and known):
             life.kind = "gradients"
         elif born == OPTIMIZER and outlived and life.end is None:
             life.kind = "optimizer_state"
@@ -207,10 +207,10 @@ def _growing(lives: Sequence[_Life], phases: Sequence[str]) -> list[Site]:
         if life.end is None and life.start >= 0 and life.kind in ("activations", "other"):
             survivors[user_frame(life.frames)].append(life)
     steps = len(_step_begins(phases))
-    found = []
+    growing = []
     for frame, left in survivors.items():
         quarters = {life.start * _QUARTERS // len(phases) for life in left}
         if frame is not None and len(quarters) == _QUARTERS:
             size = sum(life.num_bytes for life in left)
-            found.append(Site(frame, size, len(left), size // steps if steps else None))
-    return sorted(found, key=lambda site: -site.num_bytes)
+            growing.append(Site(frame, size, len(left), size // steps if steps else None))
+    return sorted(growing, key=lambda site: -site.num_bytes)

@@ -62,17 +62,17 @@ class OperatorCall:
         return shape
 
     def is_tensor(self, index: int) -> bool:
-        """Tell whether the input is a tensor of a known type."""
+        """Return whether the input is a tensor of a known type."""
         dtypes = self._arguments.dtypes[: self.argument_count]
         return index < len(dtypes) and dtype_of(dtypes[index]) is not None
 
     def dtype(self, index: int) -> tuple[str, int]:
         """Return a tensor's short type name and the bytes of one element."""
         dtypes = self._arguments.dtypes
-        found = dtype_of(dtypes[index]) if index < len(dtypes) else None
-        if found is None:
+        short = dtype_of(dtypes[index]) if index < len(dtypes) else None
+        if short is None:
             raise UnknownArgumentError
-        return found
+        return short
 
     def footprint(self, index: int) -> int:
         """Return the bytes of an input; dimensions of stride 0 hold one element."""

@@ -49,22 +49,22 @@ def costed_calls(trace: LinkedTrace) -> list[tuple[CallGroup, Cost]]:
 
     Calls whose arguments differ in nothing that matters here, such as strides, are one group.
     """
-    found: dict[object, tuple[CallGroup, Cost]] = {}
+    groups: dict[object, tuple[CallGroup, Cost]] = {}
     for group in _groups(trace):
         cost = operator_cost(group.name, group.arguments)
         if cost is None or group.kernel_ns <= 0:
             continue
         key = (group.name, repr(group.arguments.dims), cost, group.tf32)
-        if key in found:
-            other = found[key][0]
+        if key in groups:
+            other = groups[key][0]
             group = replace(
                 group,
                 count=group.count + other.count,
                 kernel_count=group.kernel_count + other.kernel_count,
                 kernel_ns=group.kernel_ns + other.kernel_ns,
             )
-        found[key] = (group, cost)
-    return list(found.values())
+        groups[key] = (group, cost)
+    return list(groups.values())
 
 
 def copied_bytes(timeline: Timeline) -> int | None:
@@ -72,9 +72,9 @@ def copied_bytes(timeline: Timeline) -> int | None:
     host = timeline.host
     copies = named(timeline, lambda name: name == "aten::_to_copy") & (host.arguments != MISSING)
     kinds, kind = grouped(host.arguments[copies])
-    costs = [operator_cost("aten::_to_copy", timeline.arguments[one]) for one in kinds.tolist()]
-    each = np.array([cost.num_bytes if cost else 0 for cost in costs], dtype=np.int64)
-    return int(each[kind].sum()) if len(kind) else None
+    costs = [operator_cost("aten::_to_copy", timeline.arguments[index]) for index in kinds.tolist()]
+    num_bytes = np.array([cost.num_bytes if cost else 0 for cost in costs], dtype=np.int64)
+    return int(num_bytes[kind].sum()) if len(kind) else None
 
 
 def _groups(trace: LinkedTrace) -> list[CallGroup]:
@@ -117,9 +117,9 @@ def _owners(nesting: Nesting, is_modelled: Mask, call: Int32) -> Int32:
     owner = np.full(len(call), -1, dtype=np.int32)
     open_, row = np.arange(len(call)), call
     while len(row):
-        found = is_modelled[row]
-        owner[open_[found]] = row[found]
-        open_, row = open_[~found], nesting.parent[row[~found]]
+        modelled = is_modelled[row]
+        owner[open_[modelled]] = row[modelled]
+        open_, row = open_[~modelled], nesting.parent[row[~modelled]]
         open_, row = open_[row >= 0], row[row >= 0]
     return owner
 

@@ -219,13 +219,13 @@ def arithmetic_intensity(
         ConfigError: The cost of such a call is not known.
     """
     short = operator.removeprefix("aten::")
-    names = [f"aten::{one}" for one in (short, f"native_{short}", f"_{short}")]
+    names = [f"aten::{variant}" for variant in (short, f"native_{short}", f"_{short}")]
     arguments = OpArguments(
         dims=(*map(list, shapes), *([] for _ in values)),
         dtypes=(_DTYPES.get(dtype.removeprefix("torch."), dtype),) * len(shapes),
         values=("",) * len(shapes) + tuple(map(str, values)),
     )
-    name = next((one for one in names if one in MODELS), operator)
+    name = next((name for name in names if name in MODELS), operator)
     cost = operator_cost(name, arguments)
     if cost is None or not cost.num_bytes:
         raise ConfigError(

@@ -22,8 +22,8 @@ LOOP_READS = 20
 LOOP_LOW_FRAC = 0.6
 """The least share of a loop's overhead that a single operator over all elements saves. 0.8 and more
 were measured (docs/adr/0031), on traces whose own cost is known only to within a fifth."""
-THIN_COUNT_FRAC = 0.5
-"""With this share of short kernels, the cause is the number of launches, not the host's delay."""
+SHORT_COUNT_FRAC = 0.5
+"""With this share of kernels under 10 µs, the cause is the number of launches, not the host's delay."""
 READ_SHARE = 0.10
 """A loop that reads single values calls at most ten operators per read."""
 MOSTLY = 0.5

@@ -33,7 +33,7 @@ class CallTree:
 def call_tree(layout: Layout) -> CallTree:
     """Merge calls with the same names from the top down; the smallest nodes are left out."""
     node = np.full(len(layout), -1, dtype=np.int64)
-    found: list[tuple[Int64, Int64, Int64, Int64]] = []
+    levels: list[tuple[Int64, Int64, Int64, Int64]] = []
     own, names = first_of_each(layout), _merged_names(layout)
     events = np.flatnonzero(own & np.isin(layout.kind, _HOST) & (layout.parent < 0))
     total = 0
@@ -46,12 +46,12 @@ def call_tree(layout: Layout) -> CallTree:
         group = group.reshape(-1)
         node[events] = total + group
         host_ns = summed(group, layout.dur_ns[events], keys.shape[1])
-        found.append((keys[0], keys[1], layout.kind[events[first]], host_ns))
+        levels.append((keys[0], keys[1], layout.kind[events[first]], host_ns))
         total += keys.shape[1]
         events = children(events)
-    if not found:
+    if not levels:
         return CallTree(*[np.zeros(0, dtype=np.int64)] * 6)
-    parent, name, kind, host = (np.concatenate(column) for column in zip(*found, strict=True))
+    parent, name, kind, host = (np.concatenate(column) for column in zip(*levels, strict=True))
     calls = counted(node[node >= 0], total)
     device = _device_time(layout, node, parent)
     return _largest(CallTree(name, kind, parent, calls, host, device), MAX_NODES)
@@ -88,8 +88,8 @@ class _Children:
         low = np.searchsorted(self._parents, events, side="left")
         count = np.searchsorted(self._parents, events, side="right") - low
         offsets = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        found: Int64 = self._events[np.repeat(low, count) + offsets]
-        return found
+        children: Int64 = self._events[np.repeat(low, count) + offsets]
+        return children
 
 
 def _device_time(layout: Layout, node: Int64, parent: Int64) -> Int64:
@@ -105,7 +105,7 @@ def _device_time(layout: Layout, node: Int64, parent: Int64) -> Int64:
 
 
 def _largest(tree: CallTree, limit: int) -> CallTree:
-    """Keep the nodes with the most time; a node is never kept without those above it."""
+    """Keep the nodes with the most time; a node is only kept with all nodes above it."""
     if len(tree) <= limit:
         return tree
     # Neither time of a node exceeds its parent's, but for overlaps: take the larger share, and
@@ -119,6 +119,6 @@ def _largest(tree: CallTree, limit: int) -> CallTree:
     for index in range(len(tree)):
         above = tree.parent[index]
         keep[index] &= bool(above < 0 or keep[above])
-    number = np.append(np.cumsum(keep) - 1, -1)  # found by index -1
-    kept = {name: column[keep] for name, column in vars(tree).items()}
-    return CallTree(**{**kept, "parent": number[kept["parent"]]})
+    number = np.append(np.cumsum(keep) - 1, -1)  # for index -1
+    columns = {name: column[keep] for name, column in vars(tree).items()}
+    return CallTree(**{**columns, "parent": number[columns["parent"]]})

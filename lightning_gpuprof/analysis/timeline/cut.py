@@ -24,11 +24,12 @@ class Cut:
     event: Int64
     name: Int64
     kind: Int64
-    found: Int64
+    matches: Int64
+    """1 where a search matches an event of the block; 1 everywhere without a search."""
 
 
 class LayoutCutter:
-    """Cuts one layout again and again; what all cuts need is computed at the first."""
+    """Cuts a layout to visible ranges; what all cuts need is computed once."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -49,16 +50,16 @@ class LayoutCutter:
         end: int,
         columns: int,
         *,
-        found: Mask | None = None,
+        matches: Mask | None = None,
     ) -> Cut:
         """Return what the lanes show between two times on so many columns of pixels.
 
-        Events shorter than a column are taken together; columns are halved until there are at most
-        `MAX_BLOCKS` blocks. `found` masks the events that a search found; None without a search.
+        Events shorter than a column are merged; columns are halved until there are at most
+        `MAX_BLOCKS` blocks. `matches` masks the events that match a search; None without a search.
         """
         lanes = list(lanes)
         while True:
-            parts = [self._lane(lane, start, end, columns, found) for lane in lanes]
+            parts = [self._lane(lane, start, end, columns, matches) for lane in lanes]
             if sum(len(part[0]) for part in parts) <= MAX_BLOCKS or columns <= 1:
                 break
             columns //= 2
@@ -69,7 +70,7 @@ class LayoutCutter:
         return Cut(lane, *joined)
 
     def _lane(
-        self, lane: int, start: int, end: int, columns: int, found: Mask | None
+        self, lane: int, start: int, end: int, columns: int, matches: Mask | None
     ) -> tuple[Int64, ...]:
         layout = self.layout
         first, last = layout.lane_first[lane : lane + 2].tolist()
@@ -84,10 +85,10 @@ class LayoutCutter:
         # Duration and kind in one number, so that the longest event's kind comes out of a maximum.
         kind = np.maximum.reduceat(dur * len(KINDS) + layout.kind[low:high], heads) % len(KINDS)
         name = np.where(count == 1, layout.name[low:high][heads], -1)
-        among = np.ones(len(heads), dtype=np.int64)
-        if found is not None:
-            among = np.maximum.reduceat(found[low:high].astype(np.int64), heads)
-        return begun[heads], ends - begun[heads], count, heads + low, name, kind, among
+        matched = np.ones(len(heads), dtype=np.int64)
+        if matches is not None:
+            matched = np.maximum.reduceat(matches[low:high].astype(np.int64), heads)
+        return begun[heads], ends - begun[heads], count, heads + low, name, kind, matched
 
 
 def _heads(offset: Int64, dur: Int64, span: int, columns: int) -> Int64:

@@ -121,7 +121,7 @@ def _host_layer(timeline: Timeline, kind: str, keep: Mask, kinds: Int64) -> Iter
     threads = [timeline.threads[used[i]] for i in np.argsort(place, kind="stable")]
     yield Layer(
         kind,
-        tuple(one.name or f"thread {one.tid}" for one in threads),
+        tuple(thread.name or f"thread {thread.tid}" for thread in threads),
         group,
         _depths(host.start_ns[rows], host.dur_ns[rows], group),
         host.start_ns[rows],
@@ -159,22 +159,22 @@ def _device_layer(timeline: Timeline) -> Iterator[Layer]:
 def _idle_layer(trace: LinkedTrace) -> Iterator[Layer]:
     timeline = trace.timeline
     spans = device_spans(timeline)
-    for one in spans:
-        found = caused_gaps(trace, one)
-        none = np.zeros(len(found.spans), dtype=np.int64)
+    for device in spans:
+        gaps = caused_gaps(trace, device)
+        none = np.zeros(len(gaps.spans), dtype=np.int64)
         if not len(none):
             continue
         yield Layer(
             "idle",
-            (f"device {one.device} idle" if len(spans) > 1 else "device idle",),
+            (f"device {device.device} idle" if len(spans) > 1 else "device idle",),
             none,
             none,
-            found.spans.start,
-            found.spans.end - found.spans.start,
-            found.cause + len(timeline.names),
-            found.cause + KIND_ID[f"idle_{CAUSES[0]}"],
+            gaps.spans.start,
+            gaps.spans.end - gaps.spans.start,
+            gaps.cause + len(timeline.names),
+            gaps.cause + KIND_ID[f"idle_{CAUSES[0]}"],
             none - 1,
-            np.where(found.next_row >= 0, found.next_row + len(timeline.host), -1),
+            np.where(gaps.next_row >= 0, gaps.next_row + len(timeline.host), -1),
         )
 
 
@@ -287,5 +287,5 @@ def _first_launched(launches: Launches, host_rows: int) -> Int64:
 
 def follow(targets: Int64, index: Int64) -> Int64:
     """Look up each index, keeping -1 where there is none."""
-    found: Int64 = np.append(targets, -1)[index]
-    return found
+    followed: Int64 = np.append(targets, -1)[index]
+    return followed

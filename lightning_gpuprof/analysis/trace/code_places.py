@@ -32,7 +32,7 @@ class CodePlaces(Struct, frozen=True):
     module: Int64
 
     def at(self, timeline: Timeline, row: int) -> SourceLine | None:
-        """Return the place of a host row."""
+        """Return the line of the user's code that a host row belongs to."""
         frame = int(self.frame[row]) if row >= 0 else -1
         return parse_frame(timeline.names[int(timeline.host.name[frame])]) if frame >= 0 else None
 
@@ -57,27 +57,29 @@ def code_places(timeline: Timeline) -> CodePlaces | None:
 
 
 def parse_frame(name: str) -> SourceLine | None:
-    """Return a Python call's place; None for a built-in or a module.
+    """Return a Python call's source line; None for a built-in or a module.
 
     >>> parse_frame("train.py(41): main")
     SourceLine(file='train.py', line=41, function='main')
     """
-    found = re.match(_FRAME, name)
-    return SourceLine(found["file"], int(found["line"]), found["function"]) if found else None
+    match = re.match(_FRAME, name)
+    if match is None:
+        return None
+    return SourceLine(match["file"], int(match["line"]), match["function"])
 
 
 def is_own_code(name: str) -> bool:
-    """Tell whether a Python call is the user's, not the standard library's, torch's or Lightning's.
+    """Return whether a Python call is of the user's code, not of a well-known library's.
 
     >>> is_own_code("models/net.py(7): forward"), is_own_code("torch/nn/functional.py(3): linear")
     (True, False)
     """
-    place = parse_frame(name)
-    if place is None:
+    line = parse_frame(name)
+    if line is None:
         return False
-    path = place.file.replace("\\\\", "/").lstrip("/")
+    path = line.file.replace("\\\\", "/").lstrip("/")
     package = path.split("site-packages/")[-1].split("dist-packages/")[-1]
-    if re.search(r"/lib/python3[.\d]*/", place.file) and package == path:
+    if re.search(r"/lib/python3[.\d]*/", line.file) and package == path:
         return False
     return package.split("/")[0].removesuffix(".py").strip("<>") not in _LIBRARIES
 
@@ -95,8 +97,8 @@ def _forward_rows(timeline: Timeline) -> Int64:
     same = flows.id[begun[at]] == flows.id[ended]
     source = _rows_at(timeline, begun[at[same]])
     target = _rows_at(timeline, ended[same])
-    found = (source >= 0) & (target >= 0)
-    result[target[found]] = source[found]
+    joined = (source >= 0) & (target >= 0)
+    result[target[joined]] = source[joined]
     return result
 
 
@@ -129,10 +131,10 @@ def device_time_by_place(
     dur = timeline.device.dur_ns[launched][known]
     return tuple(
         PlaceRow(
-            one.name.removeprefix(_MODULE),
-            None if modules else parse_frame(one.name),
-            one.count,
-            one.total_ns,
+            sums.name.removeprefix(_MODULE),
+            None if modules else parse_frame(sums.name),
+            sums.count,
+            sums.total_ns,
         )
-        for one in sums_by_name(timeline.names, name, dur)
+        for sums in sums_by_name(timeline.names, name, dur)
     )

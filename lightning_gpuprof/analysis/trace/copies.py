@@ -10,7 +10,7 @@ from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
 
 SMALL_BYTES = 64 << 10
-"""What is copied from pageable memory is taken over at once up to this size, without a wait."""
+"""Copies from pageable memory up to this size are buffered at once: the host does not wait."""
 _DIRECTION = re.compile(r"(HtoD|DtoH|DtoD|PtoP|HtoH|HtoA|AtoH|DtoA|AtoD|AtoA)")
 
 
@@ -48,19 +48,19 @@ def copy_kind(name: str) -> tuple[str, str | None]:
     """
     low = name.lower()
     memory = "pageable" if "pageable" in low else "pinned" if "pinned" in low else None
-    if found := _DIRECTION.search(name):
-        return found[1], memory
+    if match := _DIRECTION.search(name):
+        return match[1], memory
     return ("Memset", None) if "memset" in low else (name, memory)
 
 
 def may_wait(timeline: Timeline) -> Mask:
-    """Tell of which device rows the host may have waited: copies, but for those only queued."""
+    """Return a mask of the copies for which the host may have waited, not only queued them."""
     device = timeline.device
     return of_category(device, "gpu_memcpy") & ~matching(timeline, device.name, queued_only)
 
 
 def queued_only(name: str) -> bool:
-    """Tell whether the host goes on once it has queued such a copy; where not known, not.
+    """Return whether the host only queues such a copy, and does not wait; False if not known.
 
     >>> [queued_only(f"Memcpy {kind}") for kind in ("DtoD (Device -> Device)",
     ...  "HtoD (Pinned -> Device)", "DtoH (Device -> Pageable)", "HtoD")]

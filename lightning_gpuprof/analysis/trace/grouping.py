@@ -13,17 +13,17 @@ Index = npt.NDArray[np.signedinteger]
 
 
 def named(timeline: Timeline, test: Callable[[str], bool]) -> Mask:
-    """Return which host events have a name that passes a test."""
+    """Return a mask of the host events whose name passes a test."""
     return matching(timeline, timeline.host.name, test)
 
 
 def matching(timeline: Timeline, key: Index, test: Callable[[str], bool]) -> Mask:
-    """Return which rows of a column of names pass a test; only names in use are tested."""
+    """Return a mask of the rows whose name passes a test; only names in use are tested."""
     passed = np.zeros(len(timeline.names), dtype=np.bool_)
     for name in used(key):
         passed[name] = test(timeline.names[name])
-    found: Mask = passed[key]
-    return found
+    mask: Mask = passed[key]
+    return mask
 
 
 def used(column: Index) -> list[int]:
@@ -35,7 +35,7 @@ def used(column: Index) -> list[int]:
 def distinct(column: Index) -> Index:
     """Return the distinct values of any int column, rising.
 
-    `np.unique` would do, and import numpy's masked arrays: a tenth of a short command's time.
+    `np.unique` does the same, but imports numpy's masked arrays: a tenth of a short command's time.
     """
     ordered = np.sort(column)
     first: Index = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
@@ -59,7 +59,7 @@ def summed(group: Index, values: npt.NDArray[np.generic], groups: int) -> Int64:
 
 
 class Sums(Struct, frozen=True):
-    """All durations of one name, which is `key` among the trace's."""
+    """The durations of all events with one name; `key` is its index among the trace's names."""
 
     name: str
     key: int

@@ -13,7 +13,7 @@ from lightning_gpuprof.arrays import Int8, Int64
 from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Timeline
 
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
-"""From the most telling to the least; `region` is a named annotation outside any operator,
+"""From the most specific to the least; `region` is a named annotation outside any operator,
 `python` a thread on which nothing but a step was recorded."""
 _PYTHON_CALL = CATEGORIES.index("python_function")
 _DATA_WAIT = re.compile(
@@ -27,7 +27,7 @@ _BY_CATEGORY |= {"cuda_runtime": _CALL, "cuda_driver": _CALL}
 
 
 class HostActivity:
-    """Tells the time that a thread spent in each activity; Python calls are left out."""
+    """Computes the time that a thread spent in each activity; Python calls are left out."""
 
     def __init__(self, timeline: Timeline, nesting: Nesting) -> None:
         self._timeline, self._nesting = timeline, nesting
@@ -38,8 +38,8 @@ class HostActivity:
         """Return the time in each activity (rows) in each window (columns), some perhaps empty."""
         if thread not in self._by_thread:
             host = self._timeline.host
-            mine = (host.thread == thread) & (host.category != _PYTHON_CALL)
-            rows = np.flatnonzero(mine & (self._nesting.end_ns > host.start_ns))
+            on_thread = (host.thread == thread) & (host.category != _PYTHON_CALL)
+            rows = np.flatnonzero(on_thread & (self._nesting.end_ns > host.start_ns))
             at, inner = changes(host, self._nesting, rows, np.zeros_like(rows))
             self._by_thread[thread] = at, np.append(self._own, np.int8(_PYTHON))[inner]
         at, begins = self._by_thread[thread]
@@ -49,7 +49,7 @@ class HostActivity:
         first = np.cumsum(pieces) - pieces
         window = np.repeat(np.arange(len(low)), pieces)
         boundary = np.arange(len(window)) - first[window] + low[window] - 1
-        at, begins = np.append(at, 0), np.append(begins, np.int8(_PYTHON))  # found by index -1
+        at, begins = np.append(at, 0), np.append(begins, np.int8(_PYTHON))  # for index -1
         start = at[boundary]
         start[first] = windows.start
         end = np.append(start[1:], 0)
@@ -80,7 +80,9 @@ def changes(host: HostEvents, nesting: Nesting, rows: Int64, moved: Int64) -> tu
 def activities(timeline: Timeline, nesting: Nesting) -> Int8:
     """Return each host event's activity, as an index into `ACTIVITIES`."""
     host = timeline.host
-    by_category = np.array([_BY_CATEGORY.get(one, _PYTHON) for one in CATEGORIES], dtype=np.int8)
+    by_category = np.array(
+        [_BY_CATEGORY.get(category, _PYTHON) for category in CATEGORIES], dtype=np.int8
+    )
     own: Int8 = by_category[host.category]
     by_name = np.array([_of_name(name) for name in timeline.names] or [-1], dtype=np.int8)
     named: Int8 = by_name[host.name]
@@ -92,7 +94,7 @@ def activities(timeline: Timeline, nesting: Nesting) -> Int8:
 
 
 def _of_name(name: str) -> int:
-    """Return the activity that a name tells; -1 where the event's category does."""
+    """Return the activity that a name stands for; -1 where the event's category decides."""
     kind = call_kind(name)
     if kind in ("sync", "allocator"):
         return _SYNC if kind == "sync" else _ALLOC

@@ -14,7 +14,7 @@ _KINDS = {
     r"|SetAccess)|HostAlloc|HostRegister|HostFree|HostMalloc|MemHostAlloc)\w*",
     "copy": r"Mem(?:cpy|set)\w*",
 }
-"""By what follows the prefix; the first that matches decides."""
+"""Patterns of what follows the prefix; the first that matches decides."""
 
 
 def call_kind(name: str) -> str:
@@ -29,7 +29,7 @@ def call_kind(name: str) -> str:
 
 
 def sync_kind(name: str) -> str:
-    """Return for what a call waits: the whole device, a stream, an event, a copy, or another thing.
+    """Return what a call waits for: the device, a stream, an event, a copy, or something else.
 
     >>> [sync_kind(f"{api}Synchronize") for api in ("hipDevice", "cuCtx", "cudaStream", "hipEvent")]
     ['device', 'device', 'stream', 'event']
@@ -38,12 +38,12 @@ def sync_kind(name: str) -> str:
     """
     if call_kind(name) != "sync":
         return "copy"
-    found = _SCOPE.match(name)
-    return _SCOPES.get(found[1], found[1].lower()) if found else "other"
+    match = _SCOPE.match(name)
+    return _SCOPES.get(match[1], match[1].lower()) if match else "other"
 
 
 def blocks_as_copy(name: str) -> bool:
-    """Tell whether a copy call returns only when the copy is done.
+    """Return whether a copy call returns only when the copy is done.
 
     >>> blocks_as_copy("cudaMemcpy"), blocks_as_copy("cudaMemcpyAsync")
     (True, False)

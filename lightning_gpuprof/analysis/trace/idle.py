@@ -1,7 +1,7 @@
-"""Why a device was idle: every nanosecond of its gaps is given to one cause.
+"""Why a device was idle: every nanosecond of its gaps has one cause.
 
 A gap is time in which none of the device's streams runs anything, between the borders of the marked
-steps, or without such marks between its first event and its last. The event that ends a gap tells
+steps, or without such marks between its first event and its last. The event that ends a gap shows
 why it lasted: where its launching call began after the gap did, the host was late, and what the
 launching thread did meanwhile is the cause up to the call; from the call's start to the event's
 start it is launch latency. Where the call had begun before the gap, the work was queued and the
@@ -59,8 +59,8 @@ def idle_causes(
     """Attribute each gap of a device between the borders of its spans."""
     gaps = caused_gaps(trace, spans)
     total_ns, count = gaps.parts.sum(axis=1).tolist(), (gaps.parts > 0).sum(axis=1).tolist()
-    causes = [one for one in map(IdleCause, CAUSES, total_ns, count) if one.total_ns]
-    causes.sort(key=lambda one: (-one.total_ns, one.cause))
+    causes = [cause for cause in map(IdleCause, CAUSES, total_ns, count) if cause.total_ns]
+    causes.sort(key=lambda cause: (-cause.total_ns, cause.cause))
     functions = _functions(trace.timeline, gaps)
     return IdleReport(tuple(causes), functions, _longest(trace, gaps, places))
 
@@ -139,10 +139,10 @@ def _parts(
     parts[_KERNEL_GAP, queued & short] = rest[queued & short]
     parts[_DEPENDENCY, queued & ~short] = rest[queued & ~short]
     activity = HostActivity(trace.timeline, trace.nesting)
-    for one in used(thread[late]):
-        mine = late & (thread == one)
-        parts[: len(HOST_CAUSES), mine] += activity.within(
-            one, Spans(gaps.start[mine], until[mine])
+    for number in used(thread[late]):
+        waiting = late & (thread == number)
+        parts[: len(HOST_CAUSES), waiting] += activity.within(
+            number, Spans(gaps.start[waiting], until[waiting])
         )
     return parts, np.where(late, until, gaps.start), thread
 
@@ -153,14 +153,14 @@ def _functions(timeline: Timeline, gaps: CausedGaps) -> tuple[IdleFunction, ...]
     python = host.category == CATEGORY_ID["python_function"]
     if not python.any():
         return ()
-    # A built-in says little without the function that calls it; regions stand apart (`nest`).
+    # Built-ins count for the function that calls them; regions are not nested in calls (`nest`).
     shown = ~named(timeline, lambda name: name.startswith("<built-in"))
     shown &= host.category != CATEGORY_ID["user_annotation"]
     total_ns = np.zeros(len(timeline.names), dtype=np.int64)
-    for one in used(gaps.thread[gaps.thread >= 0]):
-        mine = (gaps.thread == one) & (gaps.until > gaps.spans.start)
-        waited = Spans(gaps.spans.start[mine], gaps.until[mine])
-        calls = select(host, shown & (host.thread == one))
+    for number in used(gaps.thread[gaps.thread >= 0]):
+        waiting = (gaps.thread == number) & (gaps.until > gaps.spans.start)
+        waited = Spans(gaps.spans.start[waiting], gaps.until[waiting])
+        calls = select(host, shown & (host.thread == number))
         rows = np.arange(len(calls))
         at, inner = changes(calls, nest(calls, python=True), rows, np.zeros_like(rows))
         spent, inner = np.diff(covered_until(waited, at)), inner[:-1]
@@ -177,11 +177,11 @@ def _functions(timeline: Timeline, gaps: CausedGaps) -> tuple[IdleFunction, ...]
 def _longest(trace: LinkedTrace, gaps: CausedGaps, places: CodePlaces | None) -> tuple[Gap, ...]:
     timeline, nesting = trace.timeline, trace.nesting
     length = gaps.spans.end - gaps.spans.start
-    found = []
+    longest = []
     for i in np.lexsort((gaps.spans.start, -length))[:LONGEST].tolist():
         event = int(gaps.next_row[i])
         row = int(trace.launches.call[event]) if event >= 0 else -1
-        found.append(
+        longest.append(
             Gap(
                 start_ns=int(gaps.spans.start[i]),
                 dur_ns=int(length[i]),
@@ -192,7 +192,7 @@ def _longest(trace: LinkedTrace, gaps: CausedGaps, places: CodePlaces | None) ->
                 where=places.at(timeline, row) if places else None,
             )
         )
-    return tuple(found)
+    return tuple(longest)
 
 
 def enclosing(timeline: Timeline, nesting: Nesting, row: int, category: str) -> str | None:

@@ -16,7 +16,7 @@ CATEGORIES = (
     "other",
 )
 
-# Compiled by `re` when first used. The first pattern that matches decides, so the more telling
+# Compiled by `re` when first used. The first pattern that matches decides, so the more specific
 # words stand first: a fused attention kernel holds "gemm" in its template arguments, an optimizer's
 # kernel "elementwise".
 _PATTERNS = {
@@ -75,7 +75,7 @@ def categorize(name: str) -> str:
 
 
 def uses_tensor_cores(name: str) -> bool:
-    """Tell from a GEMM, convolution or attention kernel's name if it runs on matrix units.
+    """Return whether a GEMM, convolution or attention kernel runs on matrix units, by its name.
 
     >>> uses_tensor_cores("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_nn")
     True

@@ -22,11 +22,11 @@ from lightning_gpuprof.analysis.trace_tables import (
 from lightning_gpuprof.arrays import Int32, Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, OCCUPANCY, DeviceEvents, Timeline, select
 
-THIN_NS = 10_000
-"""A kernel shorter than this costs about as much to launch as it runs (CUDA's launch takes
-2 to 10 us on the host): the threshold that the peers use for "short kernels" too."""
+SHORT_NS = 10_000
+"""A kernel shorter than this takes about as long to launch as to run: a launch by CUDA takes
+2 to 10 µs on the host."""
 MIN_ROOF_FRAC = 0.10
-"""A thin kernel that moves its bytes ten times slower than the memory could fills no device."""
+"""Kernels under 10 µs that reach less of the memory's bandwidth do not fill the device."""
 
 
 class KernelTable(Struct, frozen=True):
@@ -38,7 +38,7 @@ class KernelTable(Struct, frozen=True):
     count: int
     gemm_frac: float | None
     tensor_core_frac: float | None
-    thin: ThinKernels | None
+    short: ThinKernels | None
     occupancy: Occupancy | None
 
 
@@ -60,7 +60,7 @@ def kernel_table(timeline: Timeline) -> KernelTable:
         count=len(events),
         gemm_frac=gemm / total if total else None,
         tensor_core_frac=on_matrix_units / matrix if matrix else None,
-        thin=_thin(dur_ns),
+        short=_short(dur_ns),
         occupancy=Occupancy(**whole) if whole else None,
     )
 
@@ -68,20 +68,22 @@ def kernel_table(timeline: Timeline) -> KernelTable:
 def _by_name(names: Sequence[str], events: DeviceEvents, total: int) -> tuple[KernelRow, ...]:
     filled = _occupancy(events, events.name, len(names))
     rows = []
-    for one in sums_by_name(names, events.name, events.dur_ns):
-        category = categorize(one.name)
+    for sums in sums_by_name(names, events.name, events.dur_ns):
+        category = categorize(sums.name)
         rows.append(
             KernelRow(
-                name=one.name,
+                name=sums.name,
                 category=category,
-                count=one.count,
-                total_ns=one.total_ns,
-                mean_ns=one.mean_ns,
-                min_ns=one.min_ns,
-                max_ns=one.max_ns,
-                frac=one.total_ns / total if total else 0.0,
-                tensor_cores=uses_tensor_cores(one.name) if category in MATRIX_CATEGORIES else None,
-                **filled[one.key],
+                count=sums.count,
+                total_ns=sums.total_ns,
+                mean_ns=sums.mean_ns,
+                min_ns=sums.min_ns,
+                max_ns=sums.max_ns,
+                frac=sums.total_ns / total if total else 0.0,
+                tensor_cores=uses_tensor_cores(sums.name)
+                if category in MATRIX_CATEGORIES
+                else None,
+                **filled[sums.key],
             )
         )
     return tuple(rows)
@@ -89,18 +91,18 @@ def _by_name(names: Sequence[str], events: DeviceEvents, total: int) -> tuple[Ke
 
 def _occupancy(events: DeviceEvents, group: Int32, groups: int) -> list[dict[str, float]]:
     """Return `OCCUPANCY` by group, as means over the time for which it is known."""
-    found: list[dict[str, float]] = [{} for _ in range(groups)]
+    means_by_group: list[dict[str, float]] = [{} for _ in range(groups)]
     for key in OCCUPANCY:
         values = getattr(events, key)
         known = values >= 0
-        if key == "occupancy_frac":  # Kineto writes 0 where it cannot tell, too
+        if key == "occupancy_frac":  # Kineto also writes 0 where it is not known
             known &= (values > 0) | (events.warps_per_sm < 1)
         weights = events.dur_ns * known
         whole = np.bincount(group, weights, groups)
         means = np.bincount(group, weights * values, groups) / np.maximum(whole, 1)
         for i in np.flatnonzero(whole).tolist():
-            found[i][key] = float(means[i])
-    return found
+            means_by_group[i][key] = float(means[i])
+    return means_by_group
 
 
 def _by_category(rows: tuple[KernelRow, ...], total: int) -> tuple[CategoryRow, ...]:
@@ -116,11 +118,11 @@ def _by_category(rows: tuple[KernelRow, ...], total: int) -> tuple[CategoryRow, 
     return tuple(sorted(table, key=lambda row: (-row.total_ns, row.category)))
 
 
-def _thin(dur_ns: Int64) -> ThinKernels | None:
+def _short(dur_ns: Int64) -> ThinKernels | None:
     if not len(dur_ns):
         return None
-    thin = dur_ns < THIN_NS
-    return ThinKernels(int(thin.sum()), int(dur_ns[thin].sum()), float(thin.mean()))
+    short = dur_ns < SHORT_NS
+    return ThinKernels(int(short.sum()), int(dur_ns[short].sum()), float(short.mean()))
 
 
 def fills_memory(row: RooflineRow) -> bool:
@@ -129,4 +131,4 @@ def fills_memory(row: RooflineRow) -> bool:
     if not row.bytes_per_s or not row.peak_bytes_per_s or not kernels:
         return True
     fast = row.bytes_per_s >= MIN_ROOF_FRAC * row.peak_bytes_per_s
-    return fast or row.total_ns >= THIN_NS * kernels
+    return fast or row.total_ns >= SHORT_NS * kernels

@@ -4,7 +4,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.trace.grouping import named, sums_by_name
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
-from lightning_gpuprof.analysis.trace.kernels import THIN_NS
+from lightning_gpuprof.analysis.trace.kernels import SHORT_NS
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
 from lightning_gpuprof.analysis.trace.trace_window import step_events
 from lightning_gpuprof.analysis.trace_tables import (
@@ -27,18 +27,20 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
     calls = _call_table(timeline)
     steps = step_events(timeline)
     first = np.empty(len(launches.calls), dtype=np.int32)
-    rows = np.flatnonzero(launches.call >= 0)[::-1]  # by start: a call's first, written last, stays
+    rows = np.flatnonzero(launches.call >= 0)[
+        ::-1
+    ]  # backwards: a call's first event is written last
     first[np.searchsorted(launches.calls, launches.call[rows])] = rows
     started = device.start_ns[first]
     called = host.start_ns[launches.call[first]]
     is_kernel = device.category == CATEGORY_ID["kernel"]
     graphs = named(timeline, lambda name: call_kind(name) == "graph")
-    graphed = is_kernel & np.append(graphs, False)[launches.call]  # one more, by index -1
+    graphed = is_kernel & np.append(graphs, False)[launches.call]  # the last value is for index -1
     return LaunchStats(
         count=len(launches.calls),
         kernel_count=int(is_kernel.sum()),
         graph_count=sum(row.count for row in calls if row.kind == "graph"),
-        graphed_thin_count=int((device.dur_ns[graphed] < THIN_NS).sum()),
+        graphed_thin_count=int((device.dur_ns[graphed] < SHORT_NS).sum()),
         kernels_per_step=_per_step(device.start_ns[is_kernel], steps.start_ns, steps.end_ns),
         launches_per_step=_per_step(host.start_ns[launches.calls], steps.start_ns, steps.end_ns),
         delay=distribution(started - called),
@@ -51,13 +53,15 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
 def _call_table(timeline: Timeline) -> tuple[CallRow, ...]:
     calls = select(timeline.host, of_category(timeline.host, "cuda_runtime", "cuda_driver"))
     return tuple(
-        CallRow(one.name, call_kind(one.name), one.count, one.total_ns, one.mean_ns, one.max_ns)
-        for one in sums_by_name(timeline.names, calls.name, calls.dur_ns)
+        CallRow(
+            call.name, call_kind(call.name), call.count, call.total_ns, call.mean_ns, call.max_ns
+        )
+        for call in sums_by_name(timeline.names, calls.name, calls.dur_ns)
     )
 
 
 def distribution(values: Int64) -> OrderStatistics | None:
-    """Return order statistics; None of nothing."""
+    """Return order statistics; None without values."""
     if not len(values):
         return None
     ordered = np.sort(values)
@@ -95,7 +99,7 @@ def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
 
 
 MOST_RANGES = 200
-"""Names can hold numbers of steps or sizes; the longest tell enough."""
+"""The most ranges in the table, because names can hold numbers of steps or sizes."""
 
 
 def host_ranges(timeline: Timeline, window: TraceWindow | None = None) -> tuple[RangeRow, ...]:
@@ -108,7 +112,12 @@ def host_ranges(timeline: Timeline, window: TraceWindow | None = None) -> tuple[
     kind = dict(zip(rows.name.tolist(), rows.category.tolist(), strict=True))
     return tuple(
         RangeRow(
-            one.name, CATEGORIES[kind[one.key]], one.count, one.total_ns, one.min_ns, one.max_ns
+            range_.name,
+            CATEGORIES[kind[range_.key]],
+            range_.count,
+            range_.total_ns,
+            range_.min_ns,
+            range_.max_ns,
         )
-        for one in sums_by_name(timeline.names, rows.name, rows.dur_ns)[:MOST_RANGES]
+        for range_ in sums_by_name(timeline.names, rows.name, rows.dur_ns)[:MOST_RANGES]
     )

@@ -12,7 +12,7 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Timeline
 
 
 class Launches(Struct, frozen=True):
-    """For each row of the device table: its launching call."""
+    """The host row of each device row's launching call (-1 for none), and all launching calls."""
 
     call: Int32
     calls: Int32
@@ -41,9 +41,10 @@ class Nesting(Struct, frozen=True):
         above = self.parent[rows]
         while len(rows):
             rows, above = rows[above >= 0], above[above >= 0]
-            found = own[above]
-            result[rows] = found
-            rows, above = rows[found < 0], self.parent[above[found < 0]]
+            inherited = own[above]
+            result[rows] = inherited
+            missing = inherited < 0
+            rows, above = rows[missing], self.parent[above[missing]]
         return result
 
 
@@ -125,7 +126,7 @@ class LinkedTrace(Struct, frozen=True):
 
 
 def link(timeline: Timeline) -> LinkedTrace:
-    """Find how a trace's events belong to each other."""
+    """Join the events of a trace: parents on the host, and launches with their work."""
     call = launch_rows(timeline)
     launches = Launches(call, distinct(call[call >= 0]).astype(np.int32))
     return LinkedTrace(timeline, nest(timeline.host), launches)

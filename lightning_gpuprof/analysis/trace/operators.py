@@ -24,7 +24,7 @@ _FREE = frozenset(
 
 
 def computes(name: str) -> bool:
-    """Tell whether calls of an operator compute something, and are counted nowhere else."""
+    """Return whether calls of an operator compute something and are not counted elsewhere."""
     # The engine's mark around each node would count the node twice.
     return name not in _FREE and not name.startswith(ENGINE)
 
@@ -70,11 +70,11 @@ def in_updates(timeline: Timeline, nesting: Nesting, in_step: Mask) -> Mask:
     ended = nesting.end_ns[nodes]
     inside = (within >= 0) & (ended <= nesting.end_ns[rows][within])
     np.maximum.at(begins, within[inside], ended[inside])
-    found: Mask = in_step.copy()
-    events = np.flatnonzero(found)
+    in_update: Mask = in_step.copy()
+    events = np.flatnonzero(in_update)
     step = np.searchsorted(first, host.start_ns[events], side="right") - 1
-    found[events] = host.start_ns[events] >= begins[step]
-    return found
+    in_update[events] = host.start_ns[events] >= begins[step]
+    return in_update
 
 
 _REGIONS = ("enumerate(DataLoader)", ENGINE, STEP, *TRANSFER_HOOKS)

@@ -39,8 +39,8 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     what = "kernels" if kernels else "device events"
     return TraceQuality(
         **counts,
-        doubts=_said(_DOUBTS, counts, what=what),
-        notes=_said(_NOTES, counts, events=len(device)),
+        doubts=_sentences(_DOUBTS, counts, what=what),
+        notes=_sentences(_NOTES, counts, events=len(device)),
     )
 
 
@@ -63,7 +63,7 @@ _NOTES = {
 }
 
 
-def _said(texts: dict[str, str], counts: dict[str, int], **more: Any) -> tuple[str, ...]:
+def _sentences(texts: dict[str, str], counts: dict[str, int], **more: Any) -> tuple[str, ...]:
     return tuple(text.format(**counts, **more) for key, text in texts.items() if counts[key])
 
 

@@ -61,9 +61,10 @@ def _kinds(timeline: Timeline, rows: Int64, calls: tuple[SyncCall, ...]) -> tupl
     """Sum up calls by kind, each with the place of its longest that has one."""
     at = {call.kind: call.where for call in reversed(calls) if call.where}
     count, took = Counter[str](), Counter[str]()
-    for one in sums_by_name(timeline.names, timeline.host.name[rows], timeline.host.dur_ns[rows]):
-        count[sync_kind(one.name)] += one.count
-        took[sync_kind(one.name)] += one.total_ns
+    host = timeline.host
+    for sums in sums_by_name(timeline.names, host.name[rows], host.dur_ns[rows]):
+        count[sync_kind(sums.name)] += sums.count
+        took[sync_kind(sums.name)] += sums.total_ns
     return tuple(
         SyncKind(kind, at.get(kind), count[kind], ns, CHEAPER.get(kind))
         for kind, ns in took.most_common()
@@ -80,7 +81,7 @@ def waiting_calls(trace: LinkedTrace) -> tuple[Mask, Mask]:
     rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
     waited, uploads = np.zeros((2, len(host)), dtype=np.bool_)
     waited[rows] = matching(
-        timeline, host.name[rows], lambda one: call_kind(one) == "sync" or blocks_as_copy(one)
+        timeline, host.name[rows], lambda name: call_kind(name) == "sync" or blocks_as_copy(name)
     )
     copies = _waited_copies(trace)
     calls = trace.launches.call[copies]
@@ -91,7 +92,7 @@ def waiting_calls(trace: LinkedTrace) -> tuple[Mask, Mask]:
 
 
 def _waited_copies(trace: LinkedTrace) -> Int64:
-    """Return the device rows of copies that had ended, as good as, when their call returned.
+    """Return the device rows of copies that had almost ended when their call returned.
 
     What comes from pageable memory is handed over piece by piece in the call, which returns while
     the last piece is still on its way; up to 64 KiB are taken over at once, without a wait.
@@ -109,9 +110,9 @@ def _waited_copies(trace: LinkedTrace) -> Int64:
 
 
 def _of_kind(timeline: Timeline, copies: Int64, kind: tuple[str, ...]) -> Mask:
-    """Tell which copies are of a direction, and of a kind of host memory where that is given."""
+    """Return a mask of the copies of a direction and, if given, of a kind of host memory."""
     names = timeline.device.name[copies]
-    return matching(timeline, names, lambda one: copy_kind(one)[: len(kind)] == kind)
+    return matching(timeline, names, lambda name: copy_kind(name)[: len(kind)] == kind)
 
 
 def _call(trace: LinkedTrace, places: CodePlaces | None, row: int) -> SyncCall:

@@ -131,7 +131,7 @@ def split_windows(spans: DeviceSpans, start: Int64, end: Int64) -> list[TimeSpli
     """Split windows of time, such as steps; events are cut at a window's borders."""
     parts = (spans.compute, spans.comm, spans.copy, spans.compute_or_comm, spans.busy)
     compute, comm, copy, either, busy = (
-        covered_until(one, end) - covered_until(one, start) for one in parts
+        covered_until(part, end) - covered_until(part, start) for part in parts
     )
     span = end - start
     split = (span, busy, span - busy, compute, comm, copy, either - compute, busy - either)

@@ -24,7 +24,7 @@ _STEP = re.compile(r"ProfilerStep\s*#?\s*\d+$")
 
 
 def is_step(name: str) -> bool:
-    """Tell whether a name is a profiler step's."""
+    """Return whether a name is a profiler step's."""
     return _STEP.match(name) is not None
 
 
@@ -74,7 +74,7 @@ def queued_before(timeline: Timeline, launches: Launches) -> Mask:
 
     A device that is behind runs earlier steps first, which must not be divided by the marked ones.
     They are the events without a launch before the first event with one, in their own queue or the
-    device's busiest. A queue without any launch is kept whole: launches are then not recorded.
+    device's busiest. A queue without any launch counts as a whole: its launches were not recorded.
     """
     device, launched = timeline.device, launches.call >= 0
     before = np.zeros(len(device), dtype=np.bool_)
@@ -98,48 +98,48 @@ def spans_within(
     """Return each device's spans in a window, or else from where its own work begins."""
     spans = device_spans(timeline)
     if window is not None:
-        return [cut(one, (window.start_ns, window.end_ns)) for one in spans]
+        return [cut(device_span, (window.start_ns, window.end_ns)) for device_span in spans]
     before, device = queued_before(timeline, launches), timeline.device
-    for number, one in enumerate(spans):
-        here = device.device == one.device
+    for number, device_span in enumerate(spans):
+        here = device.device == device_span.device
         ends_ns = device.end_ns[here & before]
         if len(ends_ns):
             own = here & ~before & (device.end_ns > ends_ns.max())
-            end_ns = int(one.windows.end[-1])
+            end_ns = int(device_span.windows.end[-1])
             begin_ns = max(device.start_ns[own].min(initial=end_ns), ends_ns.max())
-            spans[number] = cut(one, (int(begin_ns), end_ns))
+            spans[number] = cut(device_span, (int(begin_ns), end_ns))
     return spans
 
 
 def within(trace: LinkedTrace, window: TraceWindow) -> LinkedTrace:
     """Keep the host events that begin in a window and the device events launched by them.
 
-    Device events without a known launch are kept by their own start.
+    Device events without a known launch are selected by their own start.
     """
     host, device, call = trace.timeline.host, trace.timeline.device, trace.launches.call
     begun = device.start_ns
     if len(host):
         begun = np.where(call >= 0, host.start_ns[call], begun)
-    kept = replace(
+    part = replace(
         trace.timeline,
         host=select(host, (host.start_ns >= window.start_ns) & (host.start_ns < window.end_ns)),
         device=select(device, (begun >= window.start_ns) & (begun < window.end_ns)),
     )
-    return link(kept)
+    return link(part)
 
 
 SLOW_STEP = 2
-"""A step that takes so many times the median one is another kind of step."""
+"""A step that takes so many times the median one is not a usual one."""
 
 
 def usual_steps(timeline: Timeline) -> Mask:
-    """Return which step marks are not far longer than the others; of two, nobody knows which.
+    """Return which step marks are not far longer than the others; of two steps, both are.
 
     The profiler distorts some: it starts in one, and writes what it has collected in another.
     """
     dur = step_events(timeline).dur_ns.tolist()
     longest = SLOW_STEP * median_low(dur) if len(dur) > 2 else max(dur, default=0)
-    return np.array([one <= longest for one in dur], dtype=np.bool_)
+    return np.array([dur_ns <= longest for dur_ns in dur], dtype=np.bool_)
 
 
 def over_steps(
@@ -156,14 +156,14 @@ def over_steps(
     follow = np.split(np.flatnonzero(usual), np.flatnonzero(np.diff(np.flatnonzero(usual)) > 1) + 1)
     joined, queued = launches.call >= 0, queued_before(timeline, launches)
     called = np.where(joined, timeline.host.start_ns[launches.call], marks.end_ns.max())
-    found = []
-    for one in spans:
-        here, windows = device.device == one.device, []
+    cut_spans = []
+    for device_span in spans:
+        here, windows = device.device == device_span.device, []
         for rows in follow:
             begin_ns, end_ns = int(marks.start_ns[rows].min()), int(marks.end_ns[rows].max())
             before = here & (queued | (called < begin_ns))
             own = here & joined & ~before & (called <= end_ns)
             begun = int(device.end_ns[before].max(initial=begin_ns))
             windows.append((begun, int(device.end_ns[own].max(initial=max(begun, end_ns)))))
-        found.append(cut(one, *windows))
-    return found
+        cut_spans.append(cut(device_span, *windows))
+    return cut_spans

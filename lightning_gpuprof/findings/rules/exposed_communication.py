@@ -32,6 +32,7 @@ import re
 from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import Settings, settings_of
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.trace_tables import KernelRow
 from lightning_gpuprof.findings.grade import WARNING_FRAC
@@ -84,13 +85,13 @@ def judge(run: RunResults) -> Finding | None:
         return None
     kernels = facts.analysis.kernels if facts else ()
     rows = [row for row in kernels if row.category == "communication"]
-    strategy = str(run.start.trainer.get("strategy", ""))
-    advice, change = _advice(run, rows)
+    settings = settings_of(run.start)
+    advice, change = _advice(settings, rows)
     sure, up_to = LOW_FRAC, ""
     if run.lacks_ranks:
         sure, up_to, advice, change = 0, "Up to ", LACKING + advice, None
     saving = Range(low=round(sure * cost), high=min(step_ns, round(HIGH_FRAC * cost)))
-    shards = strategy.startswith(_SHARDING)
+    shards = settings.strategy.startswith(_SHARDING)
     if shards:  # the weights may be gathered ahead already
         saving = Range(low=0, high=round(min(step_ns, cost)))
     return Finding(
@@ -108,12 +109,12 @@ def judge(run: RunResults) -> Finding | None:
     )
 
 
-def _advice(run: RunResults, rows: Sequence[KernelRow]) -> tuple[str, str | None]:
-    if str(run.start.trainer.get("strategy", "")).startswith(_SHARDING):
+def _advice(settings: Settings, rows: Sequence[KernelRow]) -> tuple[str, str | None]:
+    if settings.strategy.startswith(_SHARDING):
         return SHARDS, None
     gathered_ns = sum(row.total_ns for row in rows if _SHARDED.search(row.name))
     if gathered_ns > MOSTLY * sum(row.total_ns for row in rows):
         return GATHERED, None
-    if 0 < run.start.model.get("parameter_bytes", 0) <= BUCKET_BYTES:
+    if 0 < settings.parameter_bytes <= BUCKET_BYTES:
         return ONE_BUCKET, "Trainer(accumulate_grad_batches=4)"
     return DDP, "DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)"

@@ -89,8 +89,8 @@ def _on_cpu(step_ns: int, work: host_work.HostWork) -> Finding | None:
 
 def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
     idle_ns = round((facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale)
-    thin_frac = facts.analysis.thin_kernels.count_frac if facts.analysis.thin_kernels else 0.0
-    if idle_ns < IDLE_FRAC * step_ns or thin_frac >= host_work.THIN_COUNT_FRAC:
+    short_frac = facts.analysis.thin_kernels.count_frac if facts.analysis.thin_kernels else 0.0
+    if idle_ns < IDLE_FRAC * step_ns or short_frac >= host_work.SHORT_COUNT_FRAC:
         return None
     title = f"The device idles {duration(idle_ns)} of each step behind late launches"
     saving = Range(low=round(TRACED_LOW_FRAC * idle_ns), high=idle_ns)

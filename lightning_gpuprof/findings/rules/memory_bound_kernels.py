@@ -34,7 +34,7 @@ from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import duration, percent
 
 MIN_FRAC = 0.40
-LOW_KEPT, HIGH_KEPT = 0.25, 0.75
+LOW_LEFT, HIGH_LEFT = 0.25, 0.75
 FUSED = ("elementwise", "norm", "softmax", "reduction")
 """Categories of the roofline that a compiler fuses."""
 STREAMING = ("elementwise", "normalisation", "reduction")
@@ -52,8 +52,8 @@ def judge(run: RunResults) -> Finding | None:
         return None
     per_step = bound / facts.steps
     by_bytes, fusible = _fusible_ns(facts) or (bound, bound)
-    least = (1 - HIGH_KEPT) * by_bytes / facts.steps
-    most = (1 - LOW_KEPT) * fusible / facts.steps
+    least = (1 - HIGH_LEFT) * by_bytes / facts.steps
+    most = (1 - LOW_LEFT) * fusible / facts.steps
     saving = Range(*faster_kernels(run, step_ns, least, most))
     if not saving.high:
         return None

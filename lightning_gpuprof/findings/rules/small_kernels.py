@@ -29,7 +29,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
-from lightning_gpuprof.analysis.trace.kernels import THIN_NS
+from lightning_gpuprof.analysis.trace.kernels import SHORT_NS
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.device_marks import StepState
@@ -63,8 +63,8 @@ def judge(run: RunResults) -> Finding | None:
     facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
     work = host_work.host_work(run)
     reads = work.reads if work is not None and host_work.reads_in_a_loop(work) else 0
-    thin_frac = _thin_frac(facts, reads)
-    if thin_frac is None or thin_frac < host_work.THIN_COUNT_FRAC:
+    short_frac = _short_frac(facts, reads)
+    if short_frac is None or short_frac < host_work.SHORT_COUNT_FRAC:
         return None
     gaps, late = (
         facts.host_scale * (facts.idle_ns(*causes) or 0.0) for causes in (GAPS, WORKING_CAUSES)
@@ -78,17 +78,17 @@ def judge(run: RunResults) -> Finding | None:
     saving = Range(low=round(low), high=round(may * high))
     if not saving.high:
         return None
-    short = [row for row in facts.analysis.kernels if (row.mean_ns or 0) < THIN_NS]
+    short = [row for row in facts.analysis.kernels if (row.mean_ns or 0) < SHORT_NS]
     launches = facts.analysis.launches
     graphs = launches is not None and launches.graph_count > 0
     most = max(short, key=lambda row: row.count, default=None)
     return Finding(
-        title=f"{percent(thin_frac)} of kernels take under 10 µs, and the device idles "
+        title=f"{percent(short_frac)} of kernels take under 10 µs, and the device idles "
         f"{duration(idle_ns)} between them",
         advice=GRAPHED_ADVICE if graphs else ADVICE,
         evidence={
-            "thin_kernels_per_step_count": round(_thin_count(facts)),
-            "thin_kernels_frac": thin_frac,
+            "thin_kernels_per_step_count": round(_short_count(facts)),
+            "thin_kernels_frac": short_frac,
             "gaps_ns": idle_ns,
         },
         saving_ns=saving,
@@ -114,24 +114,24 @@ def _shortened_frac(run: RunResults) -> tuple[float, float]:
     return may - states[StepState.SYNC_BOUND], may
 
 
-def _thin_frac(facts: TraceFacts, reads: int) -> float | None:
+def _short_frac(facts: TraceFacts, reads: int) -> float | None:
     """Return the share of kernels under 10 µs that the program launches one by one.
 
     Kernels that only read a value do not count.
     """
-    thin, launches = facts.analysis.thin_kernels, facts.analysis.launches
-    if thin is None:
+    short_kernels, launches = facts.analysis.thin_kernels, facts.analysis.launches
+    if short_kernels is None:
         return None
     if launches is None:
-        return thin.count_frac
-    one_by_one = max(0.0, thin.count / facts.steps - reads - _launched_together(facts))
+        return short_kernels.count_frac
+    one_by_one = max(0.0, short_kernels.count / facts.steps - reads - _launched_together(facts))
     return one_by_one / max(1.0, launches.kernel_count / facts.steps - reads)
 
 
-def _thin_count(facts: TraceFacts) -> float:
+def _short_count(facts: TraceFacts) -> float:
     """Return the number of kernels under 10 µs per step."""
-    thin = facts.analysis.thin_kernels
-    return thin.count / facts.steps if thin else 0.0
+    short_kernels = facts.analysis.thin_kernels
+    return short_kernels.count / facts.steps if short_kernels else 0.0
 
 
 def _launched_together(facts: TraceFacts) -> float:
@@ -159,7 +159,7 @@ def _launching_ns(facts: TraceFacts, reads: int) -> float:
     updates = sum(
         row.count
         for row in facts.analysis.kernels
-        if row.category == OPTIMIZER and (row.min_ns or 0) < THIN_NS
+        if row.category == OPTIMIZER and (row.min_ns or 0) < SHORT_NS
     )
-    thin = _thin_count(facts) - updates / facts.steps
-    return facts.host_scale * call_ns * max(0.0, thin - reads - _launched_together(facts))
+    count = _short_count(facts) - updates / facts.steps
+    return facts.host_scale * call_ns * max(0.0, count - reads - _launched_together(facts))

@@ -123,7 +123,7 @@ def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
     lanes = _lanes(layout, query.text("groups"))
     text = query.text("text")
     matches = loaded.matching(text) if text else None
-    cut = loaded.cutter.cut(lanes, start, end, columns, found=matches)
+    cut = loaded.cutter.cut(lanes, start, end, columns, matches=matches)
     return pack_cut(layout, cut, start, end)
 
 
@@ -225,7 +225,7 @@ def pack_cut(layout: Layout, cut: Cut, start: int, end: int) -> bytes:
         cut.event.astype("<i4"),
         cut.name.astype("<i4"),
         cut.kind.astype("<u1"),
-        cut.found.astype("<u1"),
+        cut.matches.astype("<u1"),
     )
     length = np.array([len(head) + len(padding)], dtype="<u4").tobytes()
     return b"".join([length, head, padding, *(column.tobytes() for column in columns)])
