@@ -23,7 +23,7 @@ LOOP_LOW_FRAC = 0.6
 """The least share of a loop's overhead that a single operator over all elements saves. 0.8 and more
 were measured (docs/adr/0031), on traces whose own cost is known only to within a fifth."""
 SHORT_COUNT_FRAC = 0.5
-"""With this share of kernels under 10 µs, the cause is the number of launches, not the host's delay."""
+"""With this share of kernels under 10 µs, the number of launches is the cause, not a late host."""
 READ_SHARE = 0.10
 """A loop that reads single values calls at most ten operators per read."""
 MOSTLY = 0.5
