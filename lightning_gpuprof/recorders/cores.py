@@ -18,7 +18,10 @@ _Counters = CoreWait | CpuQuota | IoPressure
 
 
 class CoreWaits(Recorder):
-    """Records how long training waited for a core, for its CPU quota and, by PSI, for storage.
+    """Records how long training waited for a core, for its CPU quota and for storage.
+
+    The waits for storage are those of the whole machine, from the kernel's pressure stall
+    information (PSI).
 
     Costs: about 100 us, twice.
     Touches: nothing. It reads files of /proc and /sys/fs/cgroup.

@@ -140,9 +140,8 @@ def _states(marks: DeviceMarks) -> Int64:
     states = np.full(len(dur), names.index(StepState.HOST_BOUND), dtype=np.int64)
     if order:
         behind = np.stack([ahead[phase] > near for phase in order])
-        for i in range(
-            1, len(order)
-        ):  # a phase that a step did not have leaves run-ahead as it was
+        # A phase that a step did not have leaves run-ahead as it was.
+        for i in range(1, len(order)):
             behind[i] |= (ahead[order[i]] == NOT_MEASURED) & behind[i - 1]
         states[behind.any(axis=0)] = names.index(StepState.DEVICE_BOUND)
         fell = (behind[:-1] & ~behind[1:]).any(axis=0)

@@ -203,7 +203,7 @@ def _add_session(
     complete = [(number, window) for number, window in windows if number not in refused]
     columns = _join([window for _, window in complete])
     impossible = _impossible(columns, [window.count for _, window in complete]) if complete else {}
-    refused |= {complete[place][0]: reason for place, reason in impossible.items()}
+    refused |= {complete[index][0]: reason for index, reason in impossible.items()}
     for number, reason in sorted(refused.items()):
         refuse(number, reason)
     if impossible:
@@ -224,7 +224,7 @@ def _incomplete(window: schema.StepsWindow) -> str | None:
 def _impossible(columns: dict[str, Int64], counts: list[int]) -> dict[int, str]:
     """Return the windows that hold values which no clock or counter gives, with the reason.
 
-    A window is named by its place in `counts`, which holds every window's number of steps.
+    A window is identified by its index in `counts`, which holds every window's number of steps.
     """
     window = np.repeat(np.arange(len(counts)), counts)
     start, dur = columns["start_ns"], columns["dur_ns"]
@@ -239,9 +239,9 @@ def _impossible(columns: dict[str, Int64], counts: list[int]) -> dict[int, str]:
         faults.append(((column < least) | (column > _MOST_VALUE), f"{name} is out of range"))
     # A window with several faults is refused for the first of them, which comes last here.
     return {
-        place: reason
+        index: reason
         for rows, reason in reversed(faults)
-        for place in np.unique(window[rows]).tolist()
+        for index in np.unique(window[rows]).tolist()
     }
 
 
@@ -252,16 +252,16 @@ def _join(windows: list[schema.StepsWindow]) -> dict[str, Int64]:
 
 def _join_column(name: str, windows: list[schema.StepsWindow]) -> Int64:
     missing = schema.NOT_MEASURED if name.startswith(("device", "run_ahead")) else 0
-    parts: list[Int64] = []
+    pieces: list[Int64] = []
     columns = [window.columns.get(name) for window in windows]
     dtypes = [None if column is None else column.dtype for column in columns]
     # Consecutive columns of the same type are joined as bytes and unpacked together: unpacking
     # every window's column by itself would take most of the time of reading a million steps.
-    for dtype, places in groupby(range(len(windows)), key=dtypes.__getitem__):
+    for dtype, indices in groupby(range(len(windows)), key=dtypes.__getitem__):
         if dtype is None:
-            count = sum(windows[place].count for place in places)
-            parts.append(np.full(count, missing, dtype=np.int64))
+            count = sum(windows[index].count for index in indices)
+            pieces.append(np.full(count, missing, dtype=np.int64))
         else:
-            data = b"".join([column.data for place in places if (column := columns[place])])
-            parts.append(schema.Column(dtype, data).unpack())
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+            data = b"".join([column.data for index in indices if (column := columns[index])])
+            pieces.append(schema.Column(dtype, data).unpack())
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

@@ -37,7 +37,7 @@ class ChangedSettings(
     lines: tuple[str, ...] = ()
     """Lines of code that run as training starts; they can use `torch` and `model`."""
     cached_batches: int | None = None
-    """Train with so many first batches again and again. Only a trial can do that."""
+    """Train on only this many first batches, again and again. Only a trial can do that."""
 
     def __bool__(self) -> bool:
         """Return whether anything is changed."""

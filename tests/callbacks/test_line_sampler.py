@@ -98,7 +98,10 @@ def test_a_sample_keeps_nothing_alive_that_the_training_thread_lets_go_of(idle):
         sample.join()
         return weakref.ref(batch)
 
-    idle._context, idle._watched = SimpleNamespace(step=1, over=False), threading.get_ident()
+    idle._context, idle._watched = (
+        SimpleNamespace(step=1, fit_has_ended=False),
+        threading.get_ident(),
+    )
     gc.disable()
     try:
         left = step()

@@ -14,7 +14,7 @@ from lightning_gpuprof.runtime.places import is_installed
 _MODULES_THAT_WAIT = frozenset(
     {"_thread", "threading", "queue", "_queue", "select", "_multiprocessing"}
 )
-_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@"}
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@"}
 _QUICK_FUNCTIONS = frozenset(dir(builtins))
 _QUICK_METHODS = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
 """Functions and methods of Python whose calls are short, unless their arguments are large."""
@@ -52,7 +52,7 @@ def operation_of(frame: FrameType) -> str | None:
     """Return the function or operator that a running frame computes, such as `tensor` or `/`."""
     expression = _expression(frame.f_code, frame.f_lasti)
     if isinstance(expression, ast.BinOp):
-        return _SIGNS.get(type(expression.op))
+        return _OPERATORS.get(type(expression.op))
     function = expression.func if isinstance(expression, ast.Call) else None
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
 

@@ -65,8 +65,8 @@ class ScalarSink:
         end = self._batches + len(window.steps)
         if losses := window.values.get("loss"):
             window.values["loss"] = [
-                loss if loss is None else loss * parts
-                for loss, (_, parts) in zip(losses, window.steps, strict=True)
+                loss if loss is None else loss * divisor
+                for loss, (_, divisor) in zip(losses, window.steps, strict=True)
             ]
         steps = list(range(self._batches, end))
         record = Scalars(

@@ -50,7 +50,7 @@ class StepOutputs:
         self._has_begun = False
         self._is_plain_loss = False
         """Whether the outputs of this epoch are a loss that can be appended directly."""
-        self._parts = 1
+        self._divisor = 1
         """The number by which Lightning has divided the loss."""
         self.begin_window(full)
 
@@ -63,7 +63,7 @@ class StepOutputs:
         loss = outputs.get("loss") if self._is_plain_loss and outputs.__class__ is dict else None
         if loss.__class__ is Tensor and not loss.dim():
             self._first.append(loss)
-            steps.append((self._epoch_loop._batches_that_stepped, self._parts))
+            steps.append((self._epoch_loop._batches_that_stepped, self._divisor))
         else:
             self._add_outputs(outputs)
         if len(steps) == self.full:
@@ -83,14 +83,14 @@ class StepOutputs:
         if not self._has_begun:
             self._on_first(self._epoch_loop.batch_progress.total.completed)
             self._has_begun = True
-        parts = self._trainer.accumulate_grad_batches if self._automatic else 1
-        self._parts = parts
-        self._is_plain_loss = self._loss_only and parts == 1
+        divisor = self._trainer.accumulate_grad_batches if self._automatic else 1
+        self._divisor = divisor
+        self._is_plain_loss = self._loss_only and divisor == 1
         values = outputs if isinstance(outputs, Mapping) else _NO_VALUES
         loss = values.get("loss")
         private = _NO_VALUES
         if self._automatic and isinstance(loss, Tensor) and not loss.dim():
             private = {"loss": loss}
-        is_accumulating = parts > 1 and accumulates(self._trainer)
+        is_accumulating = divisor > 1 and accumulates(self._trainer)
         step = None if is_accumulating else self._epoch_loop._batches_that_stepped
-        self._add((step, parts), values, private)
+        self._add((step, divisor), values, private)
