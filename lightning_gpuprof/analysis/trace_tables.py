@@ -395,7 +395,7 @@ class TraceQuality(Struct, frozen=True, kw_only=True):
 
 
 class TraceAnalysis(Struct, frozen=True, kw_only=True):
-    """All that one trace says.
+    """The analysis of one trace.
 
     `gpu` is None for a trace of the CPU alone; it and the tables of idle time are of the first
     device, all other tables of all devices. `gpus` has all devices where there are several.

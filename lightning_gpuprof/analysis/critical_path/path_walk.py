@@ -1,7 +1,8 @@
 """Walks the critical path backwards, from what ended last to the beginning of a trace.
 
-A chain of device events leads to a launch, the launching thread to where its work began, then the
-thread that worked last before, until a call that waited leads back to the device.
+From a device event the walk goes along the events before it to a launch, from there back to where
+the launching thread's work began, then to the thread that worked last before that. A call that
+waited for the device leads back to a device event.
 """
 
 import re
@@ -21,8 +22,8 @@ from lightning_gpuprof.arrays import Int8, Int64, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, of_category
 
 OTHER_STREAM_NS = 10_000
-"""A queued event that starts this soon after another stream's ended is taken to have waited for
-it: torch does not record who waited for whom."""
+"""A queued event that starts this soon after another stream's event ended counts as having waited
+for it, because torch does not record what waited for what."""
 KINDS = ("host", "launch", "device", "queue", "sync")
 """Kinds of time on the path: a host thread worked; from the launching call's end to the start on a
 device that was waiting for it; a kernel, copy or fill ran; queued work had not begun although what
@@ -30,7 +31,7 @@ it depends on had ended; the device had finished, and the synchronizing call wen
 HOST, LAUNCH, DEVICE, QUEUE, SYNC = range(len(KINDS))
 _PYTHON = ACTIVITIES.index("python")
 _IDLE = (ACTIVITIES.index("region"), _PYTHON)
-"""In these a thread may as well be waiting for another, such as autograd's."""
+"""In these activities a thread may be waiting for another one, such as autograd's."""
 
 _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
 """These wait for the device before they give memory back."""

@@ -1,4 +1,4 @@
-"""What a file of memory says of each device, and how that is stored beside the file."""
+"""Analyses memory snapshots and memory profiles; the result is stored beside the file."""
 
 import os
 
@@ -63,7 +63,7 @@ class DeviceDump(Struct, frozen=True, kw_only=True):
 
 
 class MemoryDump(Struct, frozen=True, kw_only=True):
-    """What a snapshot of an allocator, or a memory profile of JAX, says."""
+    """The analysis of an allocator's snapshot or of a memory profile of JAX."""
 
     file: str
     source: str = "memory-snapshot"

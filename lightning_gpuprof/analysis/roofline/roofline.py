@@ -1,4 +1,4 @@
-"""How near each operator's kernels come to what the device can do.
+"""Compares each operator's kernels with what the device can do.
 
 An operator's FLOPs and bytes follow from its recorded shapes, its time is that of the kernels it
 launched. The roof is the lower of two: the device's peak FLOP/s for the type, and its memory
@@ -134,7 +134,7 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
     peak_flops, peak_bytes = _roofs(peaks, dtype, cost.unit)
     compute = flop_per_s / peak_flops if peak_flops else None
     memory = bytes_per_s / peak_bytes if peak_bytes else None
-    # With one roof known, the share is of that one, and says nothing on which is lower.
+    # If only one roof is known, the share is of that roof; which one is lower is not known.
     bound: Bound | None = None
     frac = compute if cost.unit == MATRIX else None
     if compute is not None and memory is not None:

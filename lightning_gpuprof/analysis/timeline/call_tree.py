@@ -1,4 +1,4 @@
-"""Who called what, summed over the trace: a tree of names with host and device time."""
+"""Sums up calls over a trace: a tree of names with host and device time."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Which source line and which module host work belongs to, where stacks were recorded."""
+"""Finds the source line and the module of host work, if stacks were recorded."""
 
 import re
 import sys
@@ -38,7 +38,7 @@ class CodePlaces(Struct, frozen=True):
 
 
 def code_places(timeline: Timeline) -> CodePlaces | None:
-    """Find frames and modules around all host work; None where no stacks were read."""
+    """Find the frames and modules around all host work; None if no stacks were read."""
     host = timeline.host
     calls = host.category == CATEGORY_ID["python_function"]
     if not calls.any():

@@ -4,9 +4,9 @@ A gap is time in which none of the device's streams runs anything, between the b
 steps, or without such marks between its first event and its last. The event that ends a gap shows
 why it lasted: where its launching call began after the gap did, the host was late, and what the
 launching thread did meanwhile is the cause up to the call; from the call's start to the event's
-start it is launch latency. Where the call had begun before the gap, the work was queued and the
-device did not take it yet: a short gap between two events of one stream is the device's own
-(`kernel_gap`), all else is a `dependency`.
+start it is launch latency. Where the call began before the gap, the work was queued and the
+device had not started it: a short gap between two events of one stream is the device's own
+(`kernel_gap`), any other a `dependency`.
 """
 
 import numpy as np
@@ -31,9 +31,9 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, select
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
 WORKING_CAUSES = ("host_launch_call", "host_operator", "host_region", "host_python")
-"""Causes of idle time in which the host works."""
+"""Causes of idle time during which the host was working."""
 LATE_CAUSES = (*WORKING_CAUSES, "launch_latency")
-"""Idle time up to a launch that a host at work made late."""
+"""Causes of idle time up to a launch that came late because the host was working."""
 _CALL = HOST_CAUSES.index("host_launch_call")
 _LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
 LONGEST = 20
@@ -66,7 +66,7 @@ def idle_causes(
 
 
 class CausedGaps(Struct, frozen=True):
-    """Every gap in order.
+    """The gaps of a device in order, with their causes.
 
     Args:
         next_row: The device row that ends each; -1 where the window does.
@@ -106,8 +106,8 @@ def _parts(
 ) -> tuple[Int64, Int64, Int64]:
     """Divide each gap (columns) among the causes (rows), by the launch of what ended it.
 
-    Also returns up to when the host was late, and its thread. Behind the last event, up to the
-    end of the last step, the host did not launch anything: it is the thread of the steps.
+    Also returns until when the host was late, and which thread was. From the last event to the end
+    of the last step nothing was launched: there the late thread is the one that runs the steps.
     """
     host, device = trace.timeline.host, trace.timeline.device
     parts, length = np.zeros((len(CAUSES), len(gaps)), dtype=np.int64), gaps.end - gaps.start

@@ -56,7 +56,7 @@ _TENSOR_CORE = (
     r"|fmha_cutlass\w*_(?:bf16|f16|\w+_sm(?:8|9|1)\d)"
 )
 _VECTOR_UNITS = r"_ffma_"
-"""cuBLAS's fp32 kernels without TF32 are called `xmma` too, and say so further on."""
+"""cuBLAS's fp32 kernels without TF32 are also called `xmma`, but have this in their name."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -112,7 +112,7 @@ def kernel_name(name: str) -> str:
 
 
 def kernel_family(name: str) -> str:
-    """Return a kernel's name without its template and namespaces, too.
+    """Return a kernel's name without its template and namespaces.
 
     >>> kernel_family("void (anonymous namespace)::add_rows<float, 4>(long const*, float*)")
     'add_rows'

@@ -1,4 +1,4 @@
-"""Launches: how long from call to start, how deep the queue, how many per step; host ranges."""
+"""Sums up launches (their delay, the queue's depth, their number per step) and host ranges."""
 
 import numpy as np
 
@@ -87,12 +87,14 @@ def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
     if not len(called):
         return None
     at = np.concatenate((started, called))
-    order = np.argsort(at, kind="stable")  # at one moment, starts leave before launches enter
+    order = np.argsort(
+        at, kind="stable"
+    )  # at the same time, starts leave the queue before launches enter it
     change = np.repeat((-1, 1), len(called))[order]
     depth = np.maximum(np.cumsum(change), 0)
     span = int(started.max() - called[0])
-    some = slice(None, None, -(-len(at) // SERIES_POINTS))
-    series = zip(at[order][some].tolist(), depth[some].tolist(), strict=True)
+    stride = -(-len(at) // SERIES_POINTS)
+    series = zip(at[order][::stride].tolist(), depth[::stride].tolist(), strict=True)
     # Each launch is in the queue for as long as it waits.
     mean = int((started - called).sum()) / span if span else None
     return QueueDepth(int(depth.max()), mean, tuple(series))
@@ -103,7 +105,7 @@ MOST_RANGES = 200
 
 
 def host_ranges(timeline: Timeline, window: TraceWindow | None = None) -> tuple[RangeRow, ...]:
-    """Sum up what host threads did that is neither an operator nor a runtime call."""
+    """Sum up host events that are neither operators nor runtime calls."""
     host = timeline.host
     wanted = of_category(host, "user_annotation", "other")
     if window is not None:

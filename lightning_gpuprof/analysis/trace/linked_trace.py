@@ -51,8 +51,8 @@ class Nesting(Struct, frozen=True):
 def nest(host: HostEvents, *, python: bool = False) -> Nesting:
     """Find the parents of host events, thread by thread.
 
-    Without `python`, Python calls stand apart: a region that begins in one call (`__enter__`) and
-    ends in another would be cut to the first, and recording stacks would change other figures.
+    Without `python`, Python calls are not nested: a region that begins in one call (`__enter__`)
+    and ends in another would be cut to the first, and recording stacks would change other figures.
 
     >>> from lightning_gpuprof.traces.timeline import HostEvents, make_table
     >>> host = make_table(HostEvents, start_ns=[0, 1, 5], dur_ns=[9, 3, 1], thread=[0, 0, 0])
@@ -91,7 +91,7 @@ def _nest_thread(part: Int64, start: Int64, parent: Int32, depth: Int32, end: In
 
 
 def _nest_inner(part: Int64, start: Int64, parent: Int32, depth: Int32, end: Int64) -> None:
-    """Fill in rows that others may lie in.
+    """Fill in rows that may have children.
 
     A plain loop with a stack: it is as fast as array operations are here, and right where
     events overlap without nesting, which they cannot see. In chunks, for the memory's sake.
@@ -118,7 +118,7 @@ def _nest_inner(part: Int64, start: Int64, parent: Int32, depth: Int32, end: Int
 
 
 class LinkedTrace(Struct, frozen=True):
-    """A trace, who calls whom on its host, and which call launched what on its devices."""
+    """A trace with the nesting of its host events and the launching calls of its device events."""
 
     timeline: Timeline
     nesting: Nesting

@@ -20,7 +20,7 @@ _FREE = frozenset(
     result_type lift_fresh new_empty new_zeros zeros zeros_like ones ones_like scalar_tensor
     resolve_conj resolve_neg is_nonzero item _local_scalar_dense""".split()
 ) | {"detach"}
-"""Calls that move no data, or hand on to another call that is counted."""
+"""Calls that move no data, or only call another operator that is counted."""
 
 
 def computes(name: str) -> bool:
@@ -32,8 +32,8 @@ def computes(name: str) -> bool:
 def repeated_nodes(timeline: Timeline, nesting: Nesting) -> Int64:
     """Return the rows of host events that are the engine's calls of a node that ran before.
 
-    torch draws one arrow from an operator to its node however often the node runs, so what no
-    arrow reaches is another pass. Gradients' accumulation has no operator, and is left out.
+    torch records one arrow from an operator to its node, however often the node runs: a run that no
+    arrow reaches is another pass. Accumulation of gradients has no operator, and is left out.
     """
     host, flows = timeline.host, timeline.flows
     engine = named(timeline, lambda name: name.startswith(ENGINE) and ACCUMULATE not in name)
@@ -57,7 +57,7 @@ STEP = "Optimizer.step"
 def in_updates(timeline: Timeline, nesting: Nesting, in_step: Mask) -> Mask:
     """Return which host events of an optimizer's step come after the backward pass inside it.
 
-    Lightning hands forward and backward to the optimizer as a closure: these are no update.
+    Lightning passes forward and backward to the optimizer as a closure; they are not the update.
     """
     host = timeline.host
     rows = np.flatnonzero(named(timeline, lambda name: name.startswith(STEP)))

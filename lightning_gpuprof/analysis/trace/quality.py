@@ -1,4 +1,4 @@
-"""Faults of a trace itself, shown first because all else rests on it."""
+"""Counts the faults of a trace, which are shown first because every figure depends on them."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from lightning_gpuprof.analysis.trace_tables import TraceQuality
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 _SLOW_START_NS = 1_000_000
-"""No idle device takes so long to begin what was launched."""
+"""An idle device never takes this long to start what was launched."""
 
 
 def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
@@ -64,14 +64,15 @@ _NOTES = {
 
 
 def _sentences(texts: dict[str, str], counts: dict[str, int], **more: Any) -> tuple[str, ...]:
+    """Return the sentences about the faults whose count is not 0."""
     return tuple(text.format(**counts, **more) for key, text in texts.items() if counts[key])
 
 
 def _behind_all_steps(timeline: Timeline, launches: Launches) -> int:
     """Count the events that marked steps launched, where all of them ran behind the last step.
 
-    A device may be several steps behind, but then it works on what came before: here it had
-    nothing to do from the first launch on.
+    A device that is several steps behind works on earlier steps meanwhile. Here it had nothing to
+    do from the first launch on.
     """
     marks, device = step_events(timeline), timeline.device
     joined = np.flatnonzero(launches.call >= 0)

@@ -23,14 +23,14 @@ CHEAPER = {
     "copy": 'x.to("cpu", non_blocking=True), then event.synchronize()  # into pinned memory',
     "other": "an event behind the work that is needed: event.synchronize()",
 }
-"""What waits for less, by the kind of a call that has to stay."""
+"""Code that waits for less, by the kind of a call that has to stay."""
 
 
 class SyncReport(Struct, frozen=True):
-    """Synchronizing calls: all of them summed up, also by kind, and the longest ones one by one.
+    """Synchronizing calls: totals, totals by kind, and the longest calls.
 
     `upload_ns` is the part of `total_ns` in asynchronous copies to the device, which wait because
-    they come from pageable memory: nobody reads a value there.
+    they come from pageable memory, not because a value is read.
     """
 
     count: int
@@ -58,7 +58,7 @@ def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncRepo
 
 
 def _kinds(timeline: Timeline, rows: Int64, calls: tuple[SyncCall, ...]) -> tuple[SyncKind, ...]:
-    """Sum up calls by kind, each with the place of its longest that has one."""
+    """Sum up calls by kind, each with the line of its longest call that has one."""
     at = {call.kind: call.where for call in reversed(calls) if call.where}
     count, took = Counter[str](), Counter[str]()
     host = timeline.host
@@ -74,8 +74,8 @@ def _kinds(timeline: Timeline, rows: Int64, calls: tuple[SyncCall, ...]) -> tupl
 def waiting_calls(trace: LinkedTrace) -> tuple[Mask, Mask]:
     """Return for each host row whether it is a call that waited for the device.
 
-    A copy counts where its call is of the blocking kind, or is asynchronous and waited all the
-    same, as those from or to pageable memory do. The second mask is of asynchronous uploads.
+    A copy counts if its call always blocks, or if the call is asynchronous but waited, as copies
+    from or to pageable memory do. The second mask is of asynchronous uploads.
     """
     timeline, host = trace.timeline, trace.timeline.host
     rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
@@ -94,8 +94,8 @@ def waiting_calls(trace: LinkedTrace) -> tuple[Mask, Mask]:
 def _waited_copies(trace: LinkedTrace) -> Int64:
     """Return the device rows of copies that had almost ended when their call returned.
 
-    What comes from pageable memory is handed over piece by piece in the call, which returns while
-    the last piece is still on its way; up to 64 KiB are taken over at once, without a wait.
+    A copy from pageable memory is sent in pieces during the call, which returns while the last
+    piece is still being sent; up to 64 KiB are buffered at once, without a wait.
     """
     timeline, device, host = trace.timeline, trace.timeline.device, trace.timeline.host
     call = trace.launches.call

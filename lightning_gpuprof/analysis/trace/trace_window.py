@@ -72,9 +72,10 @@ def steady_window(timeline: Timeline) -> TraceWindow:
 def queued_before(timeline: Timeline, launches: Launches) -> Mask:
     """Return a mask of work that devices still had queued when a trace with step marks began.
 
-    A device that is behind runs earlier steps first, which must not be divided by the marked ones.
-    They are the events without a launch before the first event with one, in their own queue or the
-    device's busiest. A queue without any launch counts as a whole: its launches were not recorded.
+    A device that is behind the host first runs work of earlier steps, which must not count for the
+    marked steps. Such events have no launch, and come before the first event with a launch in their
+    own queue or in the device's busiest queue. A queue without any launch is left as it is, because
+    its launches were not recorded.
     """
     device, launched = timeline.device, launches.call >= 0
     before = np.zeros(len(device), dtype=np.bool_)
@@ -112,7 +113,7 @@ def spans_within(
 
 
 def within(trace: LinkedTrace, window: TraceWindow) -> LinkedTrace:
-    """Keep the host events that begin in a window and the device events launched by them.
+    """Return the host events that begin in a window and the device events launched by them.
 
     Device events without a known launch are selected by their own start.
     """
