@@ -19,7 +19,7 @@ def findings_missing_in(
 
 
 def _key(finding: Finding, by_place: Set[str]) -> tuple[str | None, ...]:
-    """Return what makes a finding the same: its place too, where a run has several of its kind.
+    """Return what identifies a finding: its id, and its place if a run has several of its kind.
 
     The line's text stands for its number, which any edit above it changes. Where there is a single
     finding of a kind, its place is only the most frequent one, which may differ between runs.

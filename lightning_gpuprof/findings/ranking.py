@@ -56,7 +56,7 @@ def _with_gain(finding: Finding, trials: Sequence[Trial]) -> Finding:
     of_finding = [trial for trial in trials if finding.id in trial.findings]
     if not of_finding:
         return finding
-    # A change that alters results is a choice: it counts only where no other was tried.
+    # A change that alters results is a choice: it counts only if no other change was tried.
     best = max(of_finding, key=lambda trial: (not trial.alters, trial.gain_frac or 0.0))
     low, high = best.gain_ns or (0, 0)
     saving = Range(low=max(0, low), high=max(0, high))

@@ -72,7 +72,7 @@ class RankSteps:
         return self.table([session.columns.get(name) for session in self.sessions], before=before)
 
     def table(self, columns: Sequence[Int64 | None], *, before: bool = False) -> Table:
-        """Return the values of a column by rank and step; 0 where there is none.
+        """Return the values of a column by rank and step; 0 for ranks and steps without a value.
 
         Args:
             columns: The column on every rank.
