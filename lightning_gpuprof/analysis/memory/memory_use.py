@@ -111,7 +111,8 @@ def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
     series = [(record.step, record.allocated_bytes) for record in records]
     if not records:
         series = [(record.step, record.rss_bytes) for record in session.all(ProcessMemory)[1:]]
-    series = series[:: -(-len(series) // MAX_WINDOWS) or 1]
+    stride = max(1, -(-len(series) // MAX_WINDOWS))
+    series = series[::stride]
     slopes = growth_per_step(series)
     if slopes is None:
         return None, len(series) >= MIN_WINDOWS
@@ -123,7 +124,7 @@ def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
 
 
 def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None) -> Advice | None:
-    """Return the last suggestion of the rank that allows least; its details name the rank.
+    """Return the last suggestion of the rank that allows the smallest batch; it names the rank.
 
     All ranks get the same batch size, so the rank with the least free memory decides. A suggestion
     is withdrawn if memory turned out to grow between steps.

@@ -86,7 +86,7 @@ def _convolution_backward(call: OperatorCall) -> Cost:
 
 
 def _attention(causal: int, *, backward: bool = False) -> Callable[[OperatorCall], Cost]:
-    """Two products per score, five backward; with a causal mask half of the scores are not needed.
+    """Return the cost of two products per score, or five backward; a causal mask halves the scores.
 
     `causal` is the position of that argument; tensors are [batch, heads, length, dim].
     """
@@ -110,7 +110,7 @@ def _attention(causal: int, *, backward: bool = False) -> Callable[[OperatorCall
 def _streamed(
     category: str, per_element: int, passes: int, of: int = 0
 ) -> Callable[[OperatorCall], Cost]:
-    """So many operations per element of input `of`, which moves so many times."""
+    """Return the cost of a number of operations per element, and of passes over input `of`."""
 
     def cost(call: OperatorCall) -> Cost:
         flops = per_element * prod(call.shape(of))
@@ -126,7 +126,7 @@ def _embedding(call: OperatorCall) -> Cost:
 
 
 def _elementwise(inputs: int) -> Callable[[OperatorCall], Cost]:
-    """One operation per element of the output, which is as large as the inputs broadcast.
+    """Return the cost of one operation per element of the output, to which the inputs broadcast.
 
     Functions such as `gelu` take more, but it is bytes that decide here.
     """

@@ -128,7 +128,7 @@ def _host_layer(timeline: Timeline, kind: str, keep: Mask, kinds: Int64) -> Iter
         host.dur_ns[rows],
         host.name[rows].astype(np.int64),
         kinds[rows],
-        # Drawn a second time in its thread, where its row belongs.
+        # A sync is drawn again in its thread, and the row belongs to that event.
         np.full(len(rows), -1, dtype=np.int64) if kind == "syncs" else rows,
         rows if kind == "syncs" else np.full(len(rows), -1, dtype=np.int64),
     )
@@ -161,19 +161,19 @@ def _idle_layer(trace: LinkedTrace) -> Iterator[Layer]:
     spans = device_spans(timeline)
     for device in spans:
         gaps = caused_gaps(trace, device)
-        none = np.zeros(len(gaps.spans), dtype=np.int64)
-        if not len(none):
+        if not len(gaps.spans):
             continue
+        zeros = np.zeros(len(gaps.spans), dtype=np.int64)
         yield Layer(
             "idle",
             (f"device {device.device} idle" if len(spans) > 1 else "device idle",),
-            none,
-            none,
+            zeros,
+            zeros,
             gaps.spans.start,
             gaps.spans.end - gaps.spans.start,
             gaps.cause + len(timeline.names),
             gaps.cause + KIND_ID[f"idle_{CAUSES[0]}"],
-            none - 1,
+            np.full(len(gaps.spans), -1, dtype=np.int64),
             np.where(gaps.next_row >= 0, gaps.next_row + len(timeline.host), -1),
         )
 
@@ -232,7 +232,7 @@ def lay_out(timeline: Timeline) -> Layout:
     event_of = np.full(host_rows + len(timeline.device), -1, dtype=np.int64)
     event_of[row[row >= 0]] = np.flatnonzero(row >= 0)
     none = np.full(len(timeline.device), -1, dtype=np.int64)
-    # With Python calls, which causes leave out: here they are the stack of each event.
+    # With Python calls, unlike the causes of idle time: here they are the stack of an event.
     around = nest(timeline.host, python=True)
     outer: Int64 = np.concatenate((around.parent.astype(np.int64), none))
     launched = _first_launched(trace.launches, host_rows)
@@ -257,7 +257,7 @@ def lay_out(timeline: Timeline) -> Layout:
 
 
 def _stack(layers: Sequence[Layer]) -> tuple[tuple[LaneGroup, ...], Int64]:
-    """Put the groups below each other; returns them and each event's lane."""
+    """Return the groups of all layers, one below the other, and each event's lane."""
     groups: list[LaneGroup] = []
     lanes = [np.zeros(0, dtype=np.int64)]
     first = 0

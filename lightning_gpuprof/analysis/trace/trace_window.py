@@ -154,13 +154,14 @@ def over_steps(
     marks, usual, device = step_events(timeline), usual_steps(timeline), timeline.device
     if not len(marks):
         return list(spans)
-    follow = np.split(np.flatnonzero(usual), np.flatnonzero(np.diff(np.flatnonzero(usual)) > 1) + 1)
+    usual_rows = np.flatnonzero(usual)
+    groups = np.split(usual_rows, np.flatnonzero(np.diff(usual_rows) > 1) + 1)
     joined, queued = launches.call >= 0, queued_before(timeline, launches)
     called = np.where(joined, timeline.host.start_ns[launches.call], marks.end_ns.max())
     cut_spans = []
     for device_span in spans:
         here, windows = device.device == device_span.device, []
-        for rows in follow:
+        for rows in groups:
             begin_ns, end_ns = int(marks.start_ns[rows].min()), int(marks.end_ns[rows].max())
             before = here & (queued | (called < begin_ns))
             own = here & joined & ~before & (called <= end_ns)
