@@ -56,7 +56,7 @@ class ActionRegions:
             actions.LoopEvent.TRAIN_START: timeline.end_startup,
             actions.LoopEvent.BEFORE_EPOCH: self._before_epoch,
             actions.LoopEvent.AFTER_EPOCH: timeline.end_epoch,
-            actions.LoopEvent.END: partial(timeline.outside_is, TEARDOWN),
+            actions.LoopEvent.END: partial(timeline.begin_outside, TEARDOWN),
         }
         self.fetching = regions.ValidationFetch(self._clock)
         self.is_profiler_used = parts.profiler_acts
@@ -67,7 +67,7 @@ class ActionRegions:
 
     def _before_epoch(self) -> None:
         self._timeline.end_startup()
-        self._timeline.outside_is(EPOCH_START)
+        self._timeline.begin_outside(EPOCH_START)
 
     def _in_training(self, action_name: str) -> RegionLike:
         action = actions.parse_action(action_name)

@@ -26,15 +26,15 @@ class BatchState:
         calls: The periodic calls, for which the batches are counted here.
         first: Whether the next batch is the first of an epoch or of a new iterator.
         left: Batches until a window may be full.
-        counters: The counters of torch.compile; None if they have not been seen.
+        counters: The counters of torch.compile; None while the program has not imported it.
         holder: The object of Lightning's whose `batch` is the current batch.
-        begin_elsewhere: Called instead of the quick way in `Batch`, for batches that need more.
-        look_for_compiling: Called if torch.compile may have compiled something.
+        begin_special: Called instead of the quick way in `Batch`, for batches that need more.
+        note_compiling: Called if torch.compile may have compiled something.
         on_due: Called after a batch at which a window or a periodic call is due.
     """
 
     __slots__ = (
-        "begin_elsewhere", "calls", "counters", "first", "holder", "left", "look_for_compiling",
+        "begin_special", "calls", "counters", "first", "holder", "left", "note_compiling",
         "on_due", "timeline",
     )  # fmt: skip
 
@@ -44,15 +44,15 @@ class BatchState:
         calls: PeriodicCalls,
         holder: Any,
         *,
-        begin_elsewhere: Callable[[], object],
-        look_for_compiling: Callable[[], object],
+        begin_special: Callable[[], object],
+        note_compiling: Callable[[], object],
         on_due: Callable[[], object],
     ) -> None:
         self.timeline, self.calls, self.holder = timeline, calls, holder
         self.first = True
         self.left = 2  # since a step ends later than its batch
         self.counters: Mapping[str, Any] | None = None
-        self.begin_elsewhere, self.look_for_compiling = begin_elsewhere, look_for_compiling
+        self.begin_special, self.note_compiling = begin_special, note_compiling
         self.on_due = on_due
 
 
@@ -92,9 +92,9 @@ class Batch(Region):
         state, timeline = self._state, self._timeline
         counters = state.counters
         if counters or counters is None:
-            state.look_for_compiling()
+            state.note_compiling()
         if state.first or timeline.ran or timeline.begun:
-            state.begin_elsewhere()
+            state.begin_special()
         else:
             batch = state.holder.batch
             first = batch[0] if type(batch) in _ROWS and batch else batch

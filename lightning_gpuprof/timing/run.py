@@ -68,8 +68,8 @@ class TimingRun:
             self.timeline,
             calls,
             parts.batch_holder,
-            begin_elsewhere=shield(self._begin),
-            look_for_compiling=shield(self._look),
+            begin_special=shield(self._begin_special),
+            note_compiling=shield(self._note_compiling),
             on_due=shield(self.do_due),
         )
         self._progress = parts.batch_loop.batch_progress
@@ -169,7 +169,7 @@ class TimingRun:
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: restore the Trainer and write all steps that are left."""
         with interrupts_wait():
-            self._batches.look_for_compiling()
+            self._batches.note_compiling()
             try:
                 end_ns = self.timeline.stop(unfinished=error is not None)
             finally:
@@ -196,7 +196,7 @@ class TimingRun:
     def _describe(self, start: RunStart) -> None:
         start.timer, start.phases = "tap", self._phases  # "tap" is this timer's name on disk
 
-    def _begin(self) -> None:
+    def _begin_special(self) -> None:
         """Begin a batch that is the first of its epoch, or does not follow another batch."""
         batches = self._batches
         self.timeline.begin_batch(self._progress.current.ready - 1, size_of(batches.holder.batch))
@@ -204,7 +204,7 @@ class TimingRun:
             batches.first = False
             self._proxy.time_loader()  # the iterators of the loaders exist by now
 
-    def _look(self) -> None:
+    def _note_compiling(self) -> None:
         if self._compiling is not None:
             self._batches.counters = self._compiling.write_new()
 

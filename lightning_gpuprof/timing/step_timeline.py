@@ -153,7 +153,7 @@ class StepTimeline:
 
     def begin_epoch(self) -> None:
         """Begin an epoch's loop over batches, which starts data workers before its first fetch."""
-        self.outside_is(EPOCH_START)
+        self.begin_outside(EPOCH_START)
         self.flags |= StepFlag.EPOCH_START
         self.begin_startup()
 
@@ -183,7 +183,7 @@ class StepTimeline:
         if self.on_epoch_end is not None:
             self.on_epoch_end()
 
-    def outside_is(self, where: str) -> None:
+    def begin_outside(self, where: str) -> None:
         """Begin another outside span with this name, if no step is running."""
         if not self.in_step and where != self._where:
             self._leave_outside()
