@@ -73,7 +73,7 @@ def device_kinds(timeline: Timeline) -> Int64:
 
 @dataclass(frozen=True)
 class Layer:
-    """Events that share a group kind; `group` tells which group of the layer each belongs to.
+    """Events that share a group kind; `group` is the group of the layer that an event belongs to.
 
     `row` counts host rows first, then device rows; -1 where an event is in neither table.
     """
