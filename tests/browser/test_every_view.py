@@ -33,7 +33,7 @@ WHAT_EACH_VIEW_SAYS = {
     },
     "amd": {
         **ONE_RANK,
-        "overview": (".hero", "GPU busy\n\u2013"),
+        "overview": (".hero", "GPU busy\n-"),
         "steps": (".card", "Steps 0 to 199 of 200, one by one."),
         "timeline": (".card", "23,175 events over 3.39 s"),
         "operators": (".meter", "Launch call\n3.13 \u00b5s"),
