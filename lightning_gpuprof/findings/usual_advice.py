@@ -53,9 +53,3 @@ def not_worth_it(run: RunResults, findings: Sequence[Finding]) -> dict[str, floa
         if gain < NOTHING_FRAC:
             gains[usual.advice] = gain
     return gains
-
-
-def not_worth_it_line(run: RunResults, findings: Sequence[Finding]) -> str:
-    """Return the advice that is not worth following as one line; empty if there is none."""
-    gains = not_worth_it(run, findings)
-    return ", ".join(f"{advice} {gain:.1%}" for advice, gain in gains.items())

@@ -97,10 +97,6 @@ def _waits(rank: RankView) -> tuple[bool, int]:
     return rank.waited_ns is None, rank.waited_ns or 0
 
 
-def _phase_column(phase: Phase) -> Column:
-    return Column(_key(phase), phase_label(phase.value), "ns", detail="verbose")
-
-
 def _key(phase: Phase) -> str:
     return f"{phase.value}_ns"
 
