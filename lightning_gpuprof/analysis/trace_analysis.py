@@ -20,6 +20,12 @@ from lightning_gpuprof.analysis.trace.kernels import kernel_table
 from lightning_gpuprof.analysis.trace.launches import host_ranges, launch_stats
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
 from lightning_gpuprof.analysis.trace.operators import operator_table
+from lightning_gpuprof.analysis.trace.purpose import (
+    compiled,
+    engine_of,
+    purpose_of,
+    unrecorded_device,
+)
 from lightning_gpuprof.analysis.trace.quality import trace_quality
 from lightning_gpuprof.analysis.trace.syncs import sync_calls
 from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, split_time
@@ -30,7 +36,7 @@ from lightning_gpuprof.analysis.trace.trace_window import (
     steady_window,
     step_window,
     trace_steps,
-    usual_steps,
+    usual_marks,
     within,
 )
 from lightning_gpuprof.analysis.trace_tables import (
@@ -38,6 +44,7 @@ from lightning_gpuprof.analysis.trace_tables import (
     CriticalPathSummary,
     DeviceSplit,
     MetricRow,
+    PassedOver,
     PlaceRow,
     RooflineRow,
     Roofs,
@@ -100,7 +107,7 @@ def analyze_trace(
         own = replace(timeline, device=select(timeline.device, ~before))
     kernels = kernel_table(own)
     syncs = sync_calls(trace, places)
-    steps = trace_steps(timeline, spans[0] if spans else None)
+    steps = trace_steps(timeline, trace.launches, spans)
     operators, roofs = _roofline(trace, window)
     quality = trace_quality(whole.timeline, whole.launches)
     path, no_path = _critical_path(whole, window)
@@ -109,6 +116,12 @@ def analyze_trace(
         source=timeline.source,
         file=file,
         window=window,
+        tool=timeline.tool,
+        purpose=purpose_of(whole.timeline),
+        engine=engine_of(whole.timeline),
+        compiled=compiled(whole.timeline),
+        unrecorded_device=None if gpus else unrecorded_device(whole.timeline),
+        passed_over=tuple(PassedOver(**vars(kind)) for kind in timeline.passed_over),
         quality=quality,
         device=_device(timeline, len(gpus)),
         gpu=gpus[0] if gpus else None,
@@ -156,20 +169,22 @@ def _devices(
     places: CodePlaces | None,
 ) -> tuple[tuple[DeviceSplit, ...], IdleReport | None]:
     """Return every device's time, and the idle time of the first; None where there is no device."""
-    counted, steps = spans, 0
+    counted, steps = spans, [0] * len(spans)
     if window is None:
         counted = over_steps(trace.timeline, trace.launches, spans)
-        steps = int(usual_steps(trace.timeline).sum())
+        steps = [usual_marks(trace, device.device) for device in spans]
+    rank_of = {device.id: device.rank for device in trace.timeline.devices}
     reports = [idle_causes(trace, device, places) for device in counted]
     splits = tuple(
         DeviceSplit(
             **asdict(split_time(device)),
             device=device.device,
-            steps=steps,
+            rank=rank_of.get(device.device),
+            steps=count,
             idle=report.causes,
             first_to_last=split_time(events),
         )
-        for device, events, report in zip(counted, spans, reports, strict=True)
+        for device, events, report, count in zip(counted, spans, reports, steps, strict=True)
     )
     return splits, next(iter(reports), None)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-ANALYSIS_VERSION = 12
+ANALYSIS_VERSION = 13
 """The version of an analysis's tables. Raise it when a table is added or changes its meaning:
 rules that need the table would find nothing in the analyses that are already stored."""
 
@@ -18,6 +18,8 @@ Ns = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
 Bytes = Annotated[int, Meta(ge=0)]
 Number = Annotated[float, Meta(ge=0)]
+Purpose = Literal["training", "inference"]
+"""What a traced program does: inference computes results, without a backward pass."""
 
 
 class SourceLine(Struct, frozen=True):
@@ -92,6 +94,8 @@ class DeviceSplit(TimeSplit, frozen=True, kw_only=True):
     """
 
     device: int = 0
+    rank: str | None = None
+    """Set in a file that joins the traces of several ranks."""
     steps: Count = 0
     idle: tuple[IdleCause, ...] = ()
     first_to_last: TimeSplit | None = None
@@ -290,9 +294,11 @@ class PlaceRow(Struct, frozen=True):
 
 
 class StepRow(Struct, frozen=True):
-    """A `ProfilerStep#N` on the host; `gpu` splits the device's time between its borders.
+    """A step as it is marked on the host; `gpu` splits the device's time between its borders.
 
-    `distorted` steps take far longer than the others.
+    torch.profiler marks steps as `ProfilerStep#N`; in inference, a step may be a call of the model.
+    `distorted` steps take far longer than the others. `number` counts the marks of a thread, and
+    `rank` is set in a file that joins several ranks.
     """
 
     name: str
@@ -300,6 +306,8 @@ class StepRow(Struct, frozen=True):
     dur_ns: Ns
     gpu: TimeSplit | None = None
     distorted: bool = False
+    rank: str | None = None
+    number: Count = 0
 
 
 Bound = Literal["compute", "memory"]
@@ -376,6 +384,20 @@ class CriticalPathSummary(Struct, frozen=True):
     rest_ns: Ns
 
 
+class PassedOver(Struct, frozen=True):
+    """Events with a duration that the reader does not understand, by what their tool calls them.
+
+    Args:
+        kind: Their category; without one, the name of their process.
+        example: The name of the longest.
+    """
+
+    kind: str
+    count: Count
+    total_ns: Ns
+    example: str | None = None
+
+
 class TraceQuality(Struct, frozen=True, kw_only=True):
     """Counts of a trace's faults; `notes` say in words what is missing.
 
@@ -409,6 +431,18 @@ class TraceAnalysis(Struct, frozen=True, kw_only=True):
     file: str = ""
     window: TraceWindow | None = None
     """The part that was asked for; None for the whole trace."""
+    tool: str | None = None
+    """What wrote the file, where it is not the tool that `source` is named after."""
+    unrecorded_device: str | None = None
+    """The kind of device that the operators ran on, if none of its work is in the trace."""
+    purpose: Purpose | None = None
+    """What the program does; None where the trace does not show it."""
+    engine: str | None = None
+    """The serving engine that marked the steps of inference, where it is known."""
+    compiled: bool = False
+    """Whether torch.compile made some of the program."""
+    passed_over: tuple[PassedOver, ...] = ()
+    """Events that could not be read, longest first."""
     quality: TraceQuality = TraceQuality()
     device: TraceDevice | None = None
     gpu: DeviceSplit | None = None
@@ -453,8 +487,9 @@ class TraceAnalysis(Struct, frozen=True, kw_only=True):
 
     @property
     def distinct_steps(self) -> int:
-        """How many steps are marked; processes that mark the same step count once."""
-        return len({step.name for step in self.steps})
+        """How many steps are marked; threads that mark the same step count once."""
+        names, numbers = ({step.name for step in self.steps}, {step.number for step in self.steps})
+        return max(len(names), len(numbers)) if self.steps else 0
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def _operators(run: RunResults) -> bool:
 
 NEEDS = {
     "training": Need(
-        lambda run: run.start.stage == "fit",
+        lambda run: run.trains,
         "it is about training, and this run does not train",
         by_trace=True,
     ),

@@ -48,8 +48,8 @@ def _can_be_judged(analysis: TraceAnalysis) -> bool:
 
 
 def _worded(finding: Finding, analysis: TraceAnalysis) -> Finding:
-    if analysis.source.startswith("jax"):
-        finding = replace(finding, change=None)  # the rules' code is torch's
+    if analysis.source.startswith("jax") or analysis.engine is not None:
+        finding = replace(finding, change=None)  # the rules' code is of a loop in plain torch
     if not _marks(analysis):
         finding = replace(finding, title=_of_trace(finding.title), advice=_of_trace(finding.advice))
     return finding
@@ -80,7 +80,8 @@ def as_run(analysis: TraceAnalysis) -> RunResults:
     step_ns = np.array(marks, dtype=np.int64)
     last, total = len(step_ns) - 1, int(step_ns.sum())
     cycle = ProfilerCycle(cycle=0, first_step=0, last_step=last, trace_file=analysis.file)
-    start = RunStart(SCHEMA_VERSION, session=0, stage="fit", started_unix_ns=0, rank=0)
+    stage = "predict" if analysis.purpose == "inference" else "fit"
+    start = RunStart(SCHEMA_VERSION, session=0, stage=stage, started_unix_ns=0, rank=0)
     # Traces seldom say; where anything communicated there was another rank.
     ranks = 2 if gpu is not None and gpu.comm_ns else 1
     return RunResults(

@@ -37,6 +37,7 @@ from lightning_gpuprof.report.trace.listings import (
     category_sections,
     operator_sections,
 )
+from lightning_gpuprof.report.trace.origin import origin_sections, passed_over_sections
 from lightning_gpuprof.report.trace.rest import (
     call_sections,
     launch_sections,
@@ -91,6 +92,7 @@ def _sections(
     analysis: TraceAnalysis, run: RunResults, findings: tuple[Finding, ...], first_rows: int
 ) -> Iterator[Section]:
     yield from answer_sections(analysis, run, findings)
+    yield from origin_sections(analysis)
     yield from warning_sections(analysis)
     if findings:
         cards = tuple(finding_card(finding, run) for finding in findings)
@@ -112,6 +114,7 @@ def _sections(
         yield times
     yield from launch_sections(analysis)
     yield from roofline_sections(analysis)
+    yield from passed_over_sections(analysis)
     yield quality_section(analysis)
     if analysis.gpu is not None:
         yield Section("timeline", "Timeline", "verbose", (Chart("timeline", "Timeline"),))

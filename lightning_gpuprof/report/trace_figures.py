@@ -29,8 +29,10 @@ def trace_figures(analysis: TraceAnalysis) -> Iterator[Figure]:
         yield Figure("busy_frac", "Device busy", analysis.gpu.busy_frac, "frac", note)
     if analysis.kernels:
         kernels = sum(row.count for row in analysis.kernels)
-        note = "per step" if analysis.distinct_steps else "in all"
-        per_step = kernels / max(1, analysis.distinct_steps)
+        steps, note = analysis.distinct_steps, "per step" if analysis.distinct_steps else "in all"
+        if any(split.rank for split in analysis.gpus) and steps:
+            steps, note = len(analysis.steps), "per step of a rank"
+        per_step = kernels / max(1, steps)
         yield Figure("kernels_per_step_count", "Kernels", round(per_step), "count", note)
     if analysis.gemm_frac is not None:
         note = "of kernel time"

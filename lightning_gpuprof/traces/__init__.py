@@ -39,6 +39,7 @@ SOURCES: dict[str, Source] = {
     "rocprofv3-json": Source(f"{_HERE}.amd.rocprofv3_json", (b"rocprofiler-sdk-tool",)),
     "rocprof": Source(f"{_HERE}.amd.rocprof_v1", (b"BeginNs", _SQLITE)),
     "rpd": Source(f"{_HERE}.amd.rpd", (_SQLITE,)),
+    "ascend": Source(f"{_HERE}.ascend.trace_view", (b"Ascend Hardware", b"AscendCL", b"CANN")),
     "kineto": Source(f"{_HERE}.kineto.kineto"),
     "nsys": Source(f"{_HERE}.nvidia.nsys", (_SQLITE,)),
     "rocpd": Source(f"{_HERE}.amd.rocpd", (_SQLITE,)),

@@ -1,8 +1,10 @@
-"""Reads `torch.cuda.memory._dump_snapshot` pickles without running anything in them.
+"""Reads pickled snapshots of torch's CUDA allocator without running anything in them.
 
-A snapshot is plain data: dicts, lists, tuples, strings and numbers. A pickle that names any class
-or function could run code, so it is refused. Its opcodes are checked before it is unpickled,
-because a few bytes of them could ask for all of a machine's memory.
+`torch.cuda.memory._dump_snapshot` writes the allocator's segments with its history, and a pickled
+`torch.cuda.memory_snapshot()` is the list of segments alone. Either is plain data: dicts, lists,
+tuples, strings and numbers. A pickle that names any class or function could run code, so it is
+refused. Its opcodes are checked before it is unpickled, because a few bytes of them could ask for
+all of a machine's memory.
 """
 
 import io
@@ -20,6 +22,14 @@ from lightning_gpuprof.records.files import LOCAL
 from lightning_gpuprof.traces.sniff import Head
 
 _KEYS = (b"segments", b"device_traces")
+_SEGMENT_KEYS = (b"total_size", b"segment_type")
+"""Keys of a segment, with which a bare list of segments begins."""
+_NO_HISTORY = "No history was recorded: call torch.cuda.memory._record_memory_history() first."
+_SEGMENTS_ALONE = (
+    "torch.cuda.memory_snapshot() holds no history: call "
+    "torch.cuda.memory._record_memory_history() first, and write the file with "
+    "torch.cuda.memory._dump_snapshot()."
+)
 _MOST_BYTES, _MOST_DEVICES = 1 << 31, 128
 _ENTRIES, _ENTRIES_PER_BYTE = 100_000, 8
 """The most blocks, events and stack lines, in all and per byte: a pickle can repeat its objects."""
@@ -103,8 +113,10 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def matches(head: Head) -> bool:
-    """Return whether a file is a pickle with one of a snapshot's keys."""
-    return head.data.startswith(b"\x80") and any(key in head.data[:4096] for key in _KEYS)
+    """Return whether a file is a pickle with the keys of a snapshot, or of a list of segments."""
+    start = head.data[:4096]
+    named = any(key in start for key in _KEYS) or all(key in start for key in _SEGMENT_KEYS)
+    return start.startswith(b"\x80") and named
 
 
 def read_snapshot(path: str) -> AllocatorDump:
@@ -113,6 +125,9 @@ def read_snapshot(path: str) -> AllocatorDump:
     try:
         _check_opcodes(data)
         content = _PlainUnpickler(io.BytesIO(data)).load()
+        bare = isinstance(content, list)
+        if bare:
+            content = {"segments": content}
         if not isinstance(content, dict) or not {"segments", "device_traces"} & content.keys():
             raise TraceError(f"{path} is a pickle, but not a memory snapshot: it has no segments.")
         _check_entries(content, _ENTRIES + _ENTRIES_PER_BYTE * len(data))
@@ -125,12 +140,8 @@ def read_snapshot(path: str) -> AllocatorDump:
         for event in trace:
             event.device = device
     events = tuple(event for trace in plain.device_traces for event in trace)
-    warnings = []
-    if not events:
-        warnings.append(
-            "No history was recorded: call torch.cuda.memory._record_memory_history() first."
-        )
-    return AllocatorDump(plain.segments, events, tuple(warnings))
+    no_history = _SEGMENTS_ALONE if bare else _NO_HISTORY
+    return AllocatorDump(plain.segments, events, () if events else (no_history,))
 
 
 _PLAIN = re.compile(

@@ -202,13 +202,14 @@ class OpArguments:
 class DeviceInfo:
     """A device as the file describes it; `properties` holds the file's own keys.
 
-    `vendor` is in lower case: amd, nvidia.
+    `vendor` is in lower case: amd, nvidia, intel. `rank` is set in a file that joins several ranks.
     """
 
     id: int
     name: str | None
     vendor: str | None = None
     properties: Mapping[str, object] = field(default_factory=dict)
+    rank: str | None = None
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,20 @@ class DeviceMetric:
     count: int
     mean_frac: float
     max_frac: float
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """Events with a duration that the reader does not understand, by what their tool calls them.
+
+    `kind` is their category or, without one, the name of their process; `example` is the name of
+    the longest.
+    """
+
+    kind: str
+    count: int
+    total_ns: int
+    example: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +257,10 @@ class Timeline:
     metrics: Sequence[DeviceMetric] = ()
     warnings: tuple[str, ...] = ()
     """What is missing or was skipped, in sentences."""
+    tool: str | None = None
+    """What wrote the file, where it is not the tool that `source` is named after."""
+    passed_over: tuple[PassedOver, ...] = ()
+    """Events that the reader does not understand, those with the longest total first."""
     cut_count: int = 0
     """Device events that lasted beyond later ones of their stream, and are cut there."""
     left_out_count: int = 0

@@ -1,11 +1,14 @@
 import os
 import pickle
+from pathlib import Path
 
 import pytest
 
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.memory_snapshot import Frame, matches, read_snapshot, user_frame
 from lightning_gpuprof.traces.sniff import read_head
+
+CASES = Path(__file__).parents[1] / "data" / "cases"
 
 
 def test_a_snapshot_gives_bytes_by_state_and_the_lines(tiny_traces):
@@ -70,3 +73,27 @@ def test_what_the_program_noted_beside_an_allocation_is_kept(write_text):
     path = write_text(pickle.dumps({"segments": [], "device_traces": [events]}))
 
     assert [event.note for event in read_snapshot(path).events] == ["encoder", ""]
+
+
+def test_a_bare_list_of_segments_is_read_without_a_history():
+    """`torch.cuda.memory_snapshot()` returns such a list, which people pickle themselves."""
+    path = str(CASES / "48b_snapshot_bare_list.pickle")
+    snapshot = read_snapshot(path)
+    used = sum(
+        block.num_bytes
+        for segment in snapshot.segments
+        for block in segment.blocks
+        if block.state == "active_allocated"
+    )
+    assert matches(read_head(path))
+    assert (used, snapshot.reserved_bytes(0)) == (96 << 20, 160 << 20)
+    assert snapshot.events == ()
+    assert "torch.cuda.memory_snapshot() holds no history" in snapshot.warnings[0]
+
+
+def test_a_list_of_something_else_is_no_snapshot(write_text):
+    path = write_text(pickle.dumps([{"total_size": 1, "segment_type": "large"}, 5]))
+
+    assert matches(read_head(path))
+    with pytest.raises(TraceError, match="Record it again"):
+        read_snapshot(path)

@@ -83,6 +83,11 @@ class RunResults:
         return "open" if self.end is None else self.end.status
 
     @property
+    def trains(self) -> bool:
+        """Whether the session trains: it fits a model, or the trace is not of inference."""
+        return self.start.stage == "fit"
+
+    @property
     def step_ns(self) -> int | None:
         """The mean steady step, timed by phase or not, of which savings per step are a share.
 

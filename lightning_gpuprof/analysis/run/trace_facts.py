@@ -11,6 +11,9 @@ from lightning_gpuprof.analysis.run.steady import EARLY
 from lightning_gpuprof.analysis.trace_tables import OperatorRow, SyncCall, TraceAnalysis
 from lightning_gpuprof.records.phases import Phase
 
+CUDA_GRAPHS = ("nvidia", "amd", None)
+"""Makers of devices for which torch has CUDA graphs."""
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -75,6 +78,23 @@ class TraceFacts:
     def on_device(self) -> bool:
         """Whether anything ran on a GPU in this trace."""
         return self.analysis.gpu is not None
+
+    @property
+    def replays_graphs(self) -> bool:
+        """Whether CUDA graphs are in use already."""
+        launches = self.analysis.launches
+        return launches is not None and launches.graph_count > 0
+
+    @property
+    def takes_cuda_graphs(self) -> bool:
+        """Whether the device is one for which torch has CUDA graphs, or is not known."""
+        device = self.analysis.device
+        return device is None or device.vendor in CUDA_GRAPHS
+
+    @property
+    def compiled(self) -> bool:
+        """Whether torch.compile is in use already."""
+        return self.analysis.compiled
 
     @cached_property
     def device_step(self) -> DeviceStep | None:

@@ -16,9 +16,9 @@ from lightning_gpuprof.analysis.trace.idle import CAUSES, caused_gaps
 from lightning_gpuprof.analysis.trace.kernel_category import CATEGORIES as KERNEL_KINDS
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
 from lightning_gpuprof.analysis.trace.linked_trace import Launches, LinkedTrace, link, nest
+from lightning_gpuprof.analysis.trace.step_marks import step_events
 from lightning_gpuprof.analysis.trace.syncs import waiting_calls
 from lightning_gpuprof.analysis.trace.time_split import device_spans
-from lightning_gpuprof.analysis.trace.trace_window import step_events
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import (
     CATEGORIES,

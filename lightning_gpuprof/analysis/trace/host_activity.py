@@ -7,8 +7,8 @@ import numpy as np
 from lightning_gpuprof.analysis.trace.grouping import summed
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import Nesting
+from lightning_gpuprof.analysis.trace.step_marks import is_step
 from lightning_gpuprof.analysis.trace.time_split import Spans
-from lightning_gpuprof.analysis.trace.trace_window import is_step
 from lightning_gpuprof.arrays import Int8, Int64
 from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Timeline
 

@@ -2,17 +2,17 @@
 
 import re
 
-_PREFIX = r"^(?:cuda|hip|cu|hipExt|xpu|ze)"
+_PREFIX = r"^(?:cuda|hip|cu|hipExt|xpu|ze|ur|(?:AscendCL@)?aclrt)"
 _SCOPE = re.compile(_PREFIX + r"(Device|Ctx|Thread|Stream|Event)\w*Synchronize")
 _SCOPES = {"Device": "device", "Ctx": "device", "Thread": "device"}
 _BLOCKING_COPY = re.compile(_PREFIX + r"(?:Memcpy|Memset)(?!\w*Async)\w*$")
 _KINDS = {
-    "sync": r"\w*(?:Synchronize|StreamWaitValue)|^hsa_signal_wait",
+    "sync": r"\w*(?:Synchronize|StreamWaitValue|EventWait$|QueueFinish$)|^hsa_signal_wait",
     "graph": r"GraphLaunch",
-    "kernel": r"\w*(?:Launch\w*Kernel|LaunchKernel)\w*",
+    "kernel": r"\w*(?:Launch\w*Kernel|LaunchKernel|KernelLaunch)\w*",
     "allocator": r"(?:Malloc|Free|Mem(?:Alloc|Free|Create|Map|Unmap|AddressReserve|Release"
     r"|SetAccess)|HostAlloc|HostRegister|HostFree|HostMalloc|MemHostAlloc)\w*",
-    "copy": r"Mem(?:cpy|set)\w*",
+    "copy": r"(?:EnqueueUSM)?Mem(?:cpy|set)\w*",
 }
 """Patterns of what follows the prefix; the first that matches decides."""
 
@@ -22,6 +22,8 @@ def call_kind(name: str) -> str:
 
     >>> call_kind("hipModuleLaunchKernel"), call_kind("cuLaunchKernelEx"), call_kind("cudaMalloc")
     ('kernel', 'kernel', 'allocator')
+    >>> call_kind("urEnqueueKernelLaunch"), call_kind("urEventWait"), call_kind("aclrtMalloc")
+    ('kernel', 'sync', 'allocator')
     >>> call_kind("cudaStreamSynchronize"), call_kind("cudaGraphLaunch")
     ('sync', 'graph')
     """

@@ -17,13 +17,13 @@ from lightning_gpuprof.analysis.trace.code_places import CodePlaces, parse_frame
 from lightning_gpuprof.analysis.trace.grouping import named, summed, used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity, changes
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting, nest
+from lightning_gpuprof.analysis.trace.step_marks import marks_of, step_events
 from lightning_gpuprof.analysis.trace.time_split import (
     DeviceSpans,
     Spans,
     complement,
     covered_until,
 )
-from lightning_gpuprof.analysis.trace.trace_window import step_events
 from lightning_gpuprof.analysis.trace_tables import Gap, IdleCause, IdleFunction
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, select
@@ -96,15 +96,15 @@ def caused_gaps(trace: LinkedTrace, spans: DeviceSpans) -> CausedGaps:
     order = np.argsort(ends, kind="stable")
     last = np.searchsorted(ends[order], gaps.start, side="right") - 1
     before = np.append(rows[order], -1)[last]  # what ended last before each gap; -1: nothing
-    parts, until, thread = _parts(trace, gaps, next_row, before)
+    parts, until, thread = _parts(trace, gaps, next_row, before, spans.device)
     cause = parts.argmax(axis=0).astype(np.int64)
     return CausedGaps(gaps, next_row, parts, cause, until, thread)
 
 
 def _parts(
-    trace: LinkedTrace, gaps: Spans, next_row: Int64, before: Int64
+    trace: LinkedTrace, gaps: Spans, next_row: Int64, before: Int64, number: int
 ) -> tuple[Int64, Int64, Int64]:
-    """Divide each gap (columns) among the causes (rows), by the launch of what ended it.
+    """Divide each gap (columns) of a device among the causes (rows), by the launch that ended it.
 
     Also returns until when the host was late, and which thread was. From the last event to the end
     of the last step nothing was launched: there the late thread is the one that runs the steps.
@@ -123,6 +123,7 @@ def _parts(
     queued = known & ~late
     thread = np.where(late, host.thread[call], -1).astype(np.int64)
     if len(steps := step_events(trace.timeline)):
+        steps = select(steps, marks_of(trace.timeline, trace.launches, steps, number))
         behind = next_row < 0
         thread[behind], called[behind] = steps.thread[-1], gaps.end[behind]
         late |= behind
@@ -139,10 +140,10 @@ def _parts(
     parts[_KERNEL_GAP, queued & short] = rest[queued & short]
     parts[_DEPENDENCY, queued & ~short] = rest[queued & ~short]
     activity = HostActivity(trace.timeline, trace.nesting)
-    for number in used(thread[late]):
-        waiting = late & (thread == number)
+    for late_thread in used(thread[late]):
+        waiting = late & (thread == late_thread)
         parts[: len(HOST_CAUSES), waiting] += activity.within(
-            number, Spans(gaps.start[waiting], until[waiting])
+            late_thread, Spans(gaps.start[waiting], until[waiting])
         )
     return parts, np.where(late, until, gaps.start), thread
 

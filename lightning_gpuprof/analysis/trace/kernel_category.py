@@ -20,7 +20,7 @@ CATEGORIES = (
 # words stand first: a fused attention kernel holds "gemm" in its template arguments, an optimizer's
 # kernel "elementwise".
 _PATTERNS = {
-    r"nccl|rccl|msccl|nvshmem|rocshmem|all_?reduce|all_?gather|reduce_?scatter"
+    r"nccl|rccl|hccl|hcom_|msccl|nvshmem|rocshmem|all_?reduce|all_?gather|reduce_?scatter"
     r"|cross_device_reduce|sendrecv|broadcast_kernel": "communication",
     r"flash_?(?:fwd|bwd|attn|attention)|fmha|attn_fwd|attn_bwd|attention|mha_?(?:fwd|bwd)"
     r"|sdpa|paged_?kv|bwd_kernel_(?:dk|dq|fuse)|Fmha(?:Fwd|Bwd)": "attention",
@@ -35,7 +35,7 @@ _PATTERNS = {
     r"batch_?norm|layer_?norm|group_?norm|rms_?norm|instance_?norm|bn_(?:fw|bw)|Norm|GammaBeta"
     r"|RowwiseMoments": "normalisation",
     r"(?<!fb)gemm|Cijk_|cutlass.*Kernel|cublas|gemv|dot_kernel|splitK|xmma|wgmma|nvjet"
-    r"|(?<![a-z])mm_|_mm(?![a-z])|addmm|bmm|matmul|rocblas|tensile": "gemm",
+    r"|(?<![a-z])mm_|_mm(?![a-z])|addmm|bmm|matmul|rocblas|tensile|MatMul": "gemm",
     r"^Memcpy|^Memset|[Cc]opyBuffer|copy_?kernel|CatArray|[Ff]illBuffer|batched_transpose"
     r"|^wrapped_transpose": "copy",
     r"[Rr]educe|softmax|SoftMax|argmax|argmin|cumsum|\bscan|scan_kernel|Scan|\bsum|mean_"

@@ -6,7 +6,7 @@ from lightning_gpuprof.analysis.trace.grouping import named, sums_by_name
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.kernels import SHORT_NS
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
-from lightning_gpuprof.analysis.trace.trace_window import step_events
+from lightning_gpuprof.analysis.trace.step_marks import step_events
 from lightning_gpuprof.analysis.trace_tables import (
     CallRow,
     LaunchStats,

@@ -4,7 +4,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.trace.grouping import counted, named, summed
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
-from lightning_gpuprof.analysis.trace.trace_window import is_step
+from lightning_gpuprof.analysis.trace.step_marks import is_step
 from lightning_gpuprof.analysis.trace_tables import OperatorRow
 from lightning_gpuprof.arrays import Int32, Int64, Mask
 from lightning_gpuprof.records.phases import TRANSFER_HOOKS

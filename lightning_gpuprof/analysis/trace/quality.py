@@ -7,7 +7,7 @@ import numpy as np
 from lightning_gpuprof.analysis.trace.grouping import matching
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
-from lightning_gpuprof.analysis.trace.trace_window import step_events
+from lightning_gpuprof.analysis.trace.step_marks import step_events
 from lightning_gpuprof.analysis.trace_tables import TraceQuality
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 

@@ -1,50 +1,62 @@
 """The profiler's steps, and parts of a trace: one step, or the steady-state steps."""
 
-import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median_low
 
 import numpy as np
 
-from lightning_gpuprof.analysis.trace.grouping import named
+from lightning_gpuprof.analysis.trace.grouping import distinct
 from lightning_gpuprof.analysis.trace.linked_trace import Launches, LinkedTrace, link
+from lightning_gpuprof.analysis.trace.step_marks import (
+    marks_of,
+    processes,
+    step_events,
+    usual_steps,
+)
 from lightning_gpuprof.analysis.trace.time_split import (
     DeviceSpans,
     cut,
     device_spans,
     split_windows,
 )
-from lightning_gpuprof.analysis.trace_tables import StepRow, TraceWindow
+from lightning_gpuprof.analysis.trace_tables import StepRow, TimeSplit, TraceWindow
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Timeline, select
-
-_STEP = re.compile(r"ProfilerStep\s*#?\s*\d+$")
+from lightning_gpuprof.traces.timeline import Timeline, select
 
 
-def is_step(name: str) -> bool:
-    """Return whether a name is a profiler step's."""
-    return _STEP.match(name) is not None
+def trace_steps(
+    timeline: Timeline, launches: Launches, spans: Sequence[DeviceSpans]
+) -> tuple[StepRow, ...]:
+    """Return the steps in order, each with the time of the first device of its process.
 
-
-def step_events(timeline: Timeline) -> HostEvents:
-    """Return the step marks, in order of time.
-
-    torch writes them as annotations; releases before 2022 wrote them as operators.
+    That time is cut at the step's borders on the host.
     """
-    host = timeline.host
-    marks = named(timeline, is_step) & (host.category != CATEGORY_ID["python_function"])
-    return select(host, marks)
-
-
-def trace_steps(timeline: Timeline, spans: DeviceSpans | None) -> tuple[StepRow, ...]:
-    """Return the steps in order; the device's time is cut at their borders on the host."""
-    marks = step_events(timeline)
-    splits = split_windows(spans, marks.start_ns, marks.end_ns) if spans else [None] * len(marks)
-    names = [timeline.names[name] for name in marks.name.tolist()]
-    times, distorted = (marks.start_ns.tolist(), marks.dur_ns.tolist()), ~usual_steps(timeline)
-    return tuple(map(StepRow, names, *times, splits, distorted.tolist()))
+    marks, usual = step_events(timeline), usual_steps(timeline)
+    splits: list[TimeSplit | None] = [None] * len(marks)
+    ranks: list[str | None] = [None] * len(marks)
+    rank_of = {device.id: device.rank for device in timeline.devices}
+    for device_span in reversed(spans):
+        rows = np.flatnonzero(marks_of(timeline, launches, marks, device_span.device))
+        own = split_windows(device_span, marks.start_ns[rows], marks.end_ns[rows])
+        for row, split in zip(rows.tolist(), own, strict=True):
+            splits[row], ranks[row] = split, rank_of.get(device_span.device)
+    passed, steps = Counter[int](), []
+    for row, thread in enumerate(marks.thread.tolist()):
+        steps.append(
+            StepRow(
+                name=timeline.names[marks.name[row]],
+                start_ns=int(marks.start_ns[row]),
+                dur_ns=int(marks.dur_ns[row]),
+                gpu=splits[row],
+                distorted=not usual[row],
+                rank=ranks[row],
+                number=passed[thread],
+            )
+        )
+        passed[thread] += 1
+    return tuple(steps)
 
 
 def step_window(timeline: Timeline, number: int) -> TraceWindow:
@@ -66,7 +78,10 @@ def steady_window(timeline: Timeline) -> TraceWindow:
             f"The trace has {len(steps)} marked steps, and the steady state leaves out the first. "
             "Record at least two steps, or analyse the whole trace."
         )
-    return TraceWindow("steady state", int(steps.start_ns[1]), int(steps.end_ns.max()))
+    of_step = processes(timeline)[steps.thread]
+    by_process = [steps.start_ns[of_step == process] for process in distinct(of_step).tolist()]
+    second = max((int(starts[1]) for starts in by_process if len(starts) > 1), default=0)
+    return TraceWindow("steady state", second, int(steps.end_ns.max()))
 
 
 def queued_before(timeline: Timeline, launches: Launches) -> Mask:
@@ -129,20 +144,6 @@ def within(trace: LinkedTrace, window: TraceWindow) -> LinkedTrace:
     return link(part)
 
 
-SLOW_STEP = 2
-"""A step that takes so many times the median one is not a usual one."""
-
-
-def usual_steps(timeline: Timeline) -> Mask:
-    """Return which step marks are not far longer than the others; of two steps, both are.
-
-    The profiler distorts some: it starts in one, and writes what it has collected in another.
-    """
-    dur = step_events(timeline).dur_ns.tolist()
-    longest = SLOW_STEP * median_low(dur) if len(dur) > 2 else max(dur, default=0)
-    return np.array([dur_ns <= longest for dur_ns in dur], dtype=np.bool_)
-
-
 def over_steps(
     timeline: Timeline, launches: Launches, spans: Sequence[DeviceSpans]
 ) -> list[DeviceSpans]:
@@ -154,14 +155,15 @@ def over_steps(
     marks, usual, device = step_events(timeline), usual_steps(timeline), timeline.device
     if not len(marks):
         return list(spans)
-    usual_rows = np.flatnonzero(usual)
-    groups = np.split(usual_rows, np.flatnonzero(np.diff(usual_rows) > 1) + 1)
     joined, queued = launches.call >= 0, queued_before(timeline, launches)
     called = np.where(joined, timeline.host.start_ns[launches.call], marks.end_ns.max())
     cut_spans = []
     for device_span in spans:
         here, windows = device.device == device_span.device, []
-        for rows in groups:
+        process = np.flatnonzero(marks_of(timeline, launches, marks, device_span.device))
+        at = np.flatnonzero(usual[process])
+        for group in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1):
+            rows = process[group]
             begin_ns, end_ns = int(marks.start_ns[rows].min()), int(marks.end_ns[rows].max())
             before = here & (queued | (called < begin_ns))
             own = here & joined & ~before & (called <= end_ns)
@@ -169,3 +171,10 @@ def over_steps(
             windows.append((begun, int(device.end_ns[own].max(initial=max(begun, end_ns)))))
         cut_spans.append(cut(device_span, *windows))
     return cut_spans
+
+
+def usual_marks(trace: LinkedTrace, device: int) -> int:
+    """Return how many usual steps the processes of a device marked."""
+    timeline, marks = trace.timeline, step_events(trace.timeline)
+    own = marks_of(timeline, trace.launches, marks, device)
+    return int((own & usual_steps(timeline)).sum())

@@ -38,6 +38,8 @@ ADVICE = (
     "Look at what it does, how often and on which sizes: do it once, on whole tensors, in a "
     "smaller type, or not at all."
 )
+STACKS = "GpuProfCallback(with_stack=True)"
+TORCH_STACKS = "torch.profiler.profile(with_stack=True)"
 EFFORT = Effort(Horizon.LONG, "it depends on what the place does", "it depends on the change")
 
 
@@ -48,7 +50,7 @@ def judge(run: RunResults) -> Finding | None:
     lines = line_times(run)
     if lines:
         return _line(run, step_ns, lines[0])
-    return _operator(step_ns, facts) if facts is not None else None
+    return _operator(run, step_ns, facts) if facts is not None else None
 
 
 def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
@@ -75,7 +77,7 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
     )
 
 
-def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
+def _operator(run: RunResults, step_ns: int, facts: TraceFacts) -> Finding | None:
     by_name = {name: op for name, op in facts.operators.items() if name.startswith("aten::")}
     on_device = facts.on_device or facts.doubted
     devices = (
@@ -88,6 +90,7 @@ def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
     name = max(spent_ns, key=lambda name: spent_ns[name], default=None)
     if name is None or spent_ns[name] < MIN_FRAC * step_ns:
         return None
+    is_foreign = not run.trains and not run.phases  # a trace of inference, without records
     op = facts.operators[name]
     row = next((row for row in operators().computing if name in row.operators), None)
     return Finding(
@@ -95,7 +98,7 @@ def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
         title=f"{name} takes {duration(spent_ns[name])} of each step "
         f"({percent(spent_ns[name] / step_ns)})",
         advice=f"It is called {op.calls:,.0f} times. {_advice(row)} "
-        "GpuProfCallback(with_stack=True) names the line.",
+        f"{TORCH_STACKS if is_foreign else STACKS} names the line.",
         evidence={
             "operator_ns": round(spent_ns[name]),
             "host_ns": round(op.self_ns),

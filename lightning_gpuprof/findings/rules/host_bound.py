@@ -30,6 +30,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
+from lightning_gpuprof.findings.in_use import between_replays
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, rule
 from lightning_gpuprof.records.device_marks import StepState
@@ -61,9 +62,9 @@ def judge(run: RunResults) -> Finding | None:
     if step_ns is None or host_work.anomaly_on(run):
         return None
     if not run.on_gpu:
-        return _on_cpu(step_ns, work) if work is not None else None
+        return _on_cpu(run, step_ns, work) if work is not None else None
     if run.device.time is None:
-        return _traced(step_ns, facts) if facts is not None and facts.on_device else None
+        return _traced(run, step_ns, facts) if facts is not None and facts.on_device else None
     frac = run.device.time.state_frac[StepState.HOST_BOUND]
     loops = work is not None and work.loops_most_ns > 0
     if frac < MIN_STATE_FRAC or not (loops or _queues(run, step_ns)):
@@ -73,10 +74,10 @@ def judge(run: RunResults) -> Finding | None:
         # Without kernels it is not known how many launches could be saved beside those of loops.
         saving = Range(low=saving.low, high=max(saving.high, step_ns // 2))
     title = f"{percent(frac)} of the steps wait for the host to queue work"
-    return _finding(title, saving, 0.8, work, host_bound_frac=frac)
+    return _finding(run, title, saving, 0.8, work, host_bound_frac=frac)
 
 
-def _on_cpu(step_ns: int, work: host_work.HostWork) -> Finding | None:
+def _on_cpu(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | None:
     few = round(work.own_frac * work.forward_calls) < MIN_CALLS or not work.repeated_ns
     if few or work.recurrent_frac > MOSTLY or host_work.reads_in_a_loop(work):
         return None
@@ -84,17 +85,25 @@ def _on_cpu(step_ns: int, work: host_work.HostWork) -> Finding | None:
     title = f"{duration(saving.high)} of each step ({percent(saving.high / step_ns)}) "
     title += "dispatches small operators"
     confidence = 0.7 if work.usual_calls is not None else 0.4
-    return _finding(title, saving, confidence, work, on_gpu=False)
+    return _finding(run, title, saving, confidence, work)
 
 
-def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
+def _traced(run: RunResults, step_ns: int, facts: TraceFacts) -> Finding | None:
     idle_ns = round((facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale)
-    short_frac = facts.analysis.thin_kernels.count_frac if facts.analysis.thin_kernels else 0.0
-    if idle_ns < IDLE_FRAC * step_ns or short_frac >= host_work.SHORT_COUNT_FRAC:
+    if idle_ns < IDLE_FRAC * step_ns or _short_frac(facts) >= host_work.SHORT_COUNT_FRAC:
         return None
     title = f"The device idles {duration(idle_ns)} of each step behind late launches"
     saving = Range(low=round(TRACED_LOW_FRAC * idle_ns), high=idle_ns)
-    return _finding(title, saving, 0.5, None, host_idle_ns=idle_ns)
+    return _finding(run, title, saving, 0.5, None, host_idle_ns=idle_ns)
+
+
+def _short_frac(facts: TraceFacts) -> float:
+    """Return the share of kernels under 10 µs that are launched one by one, not in a graph."""
+    short_kernels, launches = facts.analysis.thin_kernels, facts.analysis.launches
+    if short_kernels is None or not short_kernels.count:
+        return 0.0
+    graphed = launches.graphed_thin_count if launches is not None else 0
+    return short_kernels.count_frac * max(0, short_kernels.count - graphed) / short_kernels.count
 
 
 def _queues(run: RunResults, step_ns: int) -> bool:
@@ -111,19 +120,17 @@ def _of_loops(step_ns: int, work: host_work.HostWork | None) -> Range:
 
 
 def _finding(
+    run: RunResults,
     title: str,
     saving: Range,
     confidence: float,
     work: host_work.HostWork | None,
-    *,
-    on_gpu: bool = True,
     **figures: float,
 ) -> Finding:
-    graphs = " with CUDA graphs" if on_gpu else ""
+    facts = trace_facts(run)
     return Finding(
         title=title,
-        advice="Do the same work in fewer, larger operators: batch what a Python loop calls one by "
-        f"one, fuse the optimizer, compile{graphs}, or raise the batch size.",
+        advice=_advice(run, facts),
         evidence=evidence_of(
             **figures,
             overhead_ns=work.overhead_ns if work else None,
@@ -134,5 +141,29 @@ def _finding(
         cause_ns=saving,
         confidence=confidence,
         places=(Place(name=work.worst),) if work and work.worst else (),
-        change=GRAPHS if on_gpu else "model = torch.compile(model)",
+        change=_change(run, facts),
     )
+
+
+def _advice(run: RunResults, facts: TraceFacts | None) -> str:
+    """Return the ways to fewer operators that are not in use already."""
+    if facts is not None and facts.replays_graphs:
+        return between_replays(trains=run.trains)
+    ways = ["batch what a Python loop calls one by one"]
+    if run.trains:
+        ways.append("fuse the optimizer")
+    if run.on_gpu and (facts is None or facts.takes_cuda_graphs):
+        ways.append("compile with CUDA graphs")
+    elif not (facts is not None and facts.compiled):
+        ways.append("compile")
+    done = ", ".join(ways)
+    return f"Do the same work in fewer, larger operators: {done}, or raise the batch size."
+
+
+def _change(run: RunResults, facts: TraceFacts | None) -> str | None:
+    """Return the change that is not made already."""
+    if facts is not None and facts.replays_graphs:
+        return None
+    if run.on_gpu and (facts is None or facts.takes_cuda_graphs):
+        return GRAPHS
+    return None if facts is not None and facts.compiled else "model = torch.compile(model)"

@@ -46,11 +46,17 @@ GENERAL = (
     "Keep values as tensors (loss.detach() instead of loss.item()), work on whole tensors "
     "instead of element by element, and read once in many steps."
 )
+INFERENCE = (
+    "Keep values as tensors, work on whole tensors instead of element by element, and copy what "
+    "leaves the device without blocking: read it after the next step was queued."
+)
 WIDE = (
     "Each step waits {blocked} for the whole device ({calls:.3g} x {name}): remove the call, or "
     "wait only for the stream that you read from. "
 )
 WHOLE = "Replace {at} with one operation over the whole tensor, and read its result once."
+CHANGE = "self.total += loss.detach()  # on the device; read it once, at the epoch's end"
+INFERENCE_CHANGE = 'outputs = outputs.to("cpu", non_blocking=True)  # read them after the next step'
 EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values are shown later")
 
 
@@ -176,11 +182,11 @@ def _finding(
     return Finding(
         severity=grade(saving, run.step_ns or 1, cost_ns=cost_ns),
         title=title,
-        advice=begin + GENERAL,
+        advice=begin + (GENERAL if run.trains else INFERENCE),
         evidence=evidence,
         saving_ns=saving,
         cause_ns=Range(round(cost_ns), round(cost_ns)),
         confidence=confidence,
         places=places,
-        change="self.total += loss.detach()  # on the device; read it once, at the epoch's end",
+        change=CHANGE if run.trains else INFERENCE_CHANGE,
     )

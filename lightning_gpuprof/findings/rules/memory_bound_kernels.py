@@ -39,6 +39,14 @@ FUSED = ("elementwise", "norm", "softmax", "reduction")
 """Categories of the roofline that a compiler fuses."""
 STREAMING = ("elementwise", "normalisation", "reduction")
 MOST = 3
+ADVICE = (
+    "Fuse elementwise, normalisation and reduction kernels by compiling the model, and use "
+    "scaled_dot_product_attention for attention."
+)
+COMPILED_ADVICE = (
+    "torch.compile is in use: look at what it leaves unfused between graph breaks, write such "
+    "kernels as one, use a smaller type, and scaled_dot_product_attention for attention."
+)
 EFFORT = Effort(Horizon.MEDIUM, "compile the model", "first steps take long; new shapes recompile")
 
 
@@ -61,8 +69,7 @@ def judge(run: RunResults) -> Finding | None:
     return Finding(
         title=f"Kernels bound by memory take {percent(bound / whole)} of the kernel time "
         f"({duration(per_step)})",
-        advice="Fuse elementwise, normalisation and reduction kernels by compiling the model, and "
-        "use scaled_dot_product_attention for attention.",
+        advice=COMPILED_ADVICE if facts.compiled else ADVICE,
         evidence=evidence_of(
             memory_bound_ns=round(per_step),
             memory_bound_frac=bound / whole,
@@ -72,7 +79,7 @@ def judge(run: RunResults) -> Finding | None:
         cause_ns=Range(round(per_step), round(per_step)),
         confidence=0.7 if facts.analysis.roofline else 0.5,
         places=tuple(Place(kernel=row.name) for row in rows[:MOST]),
-        change="model = torch.compile(model)",
+        change=None if facts.compiled else "model = torch.compile(model)",
     )
 
 

@@ -57,6 +57,8 @@ HOOKS = (
     "move the work into the dataset and its workers."
 )
 PIN = "Pin the batch's memory, so that the copy runs while the host goes on."
+PINNED = "DataLoader(..., pin_memory=True)"
+PINNED_TENSOR = "x = x.pin_memory().to(device, non_blocking=True)"
 PACK = "Pack the batch's many small tensors into one, copy that, and split it on the device."
 LESS = "Send less: smaller types (uint8, bfloat16), and only the tensors the model reads."
 EFFORT = Effort(
@@ -148,7 +150,7 @@ def _of_trace(run: RunResults, step_ns: int) -> Finding | None:
         saving_ns=saving,
         cause_ns=saving,
         confidence=0.7,
-        change="DataLoader(..., pin_memory=True)" if pageable else None,
+        change=(PINNED if run.trains else PINNED_TENSOR) if pageable else None,
     )
 
 
@@ -203,5 +205,5 @@ def _advice(
     # A trace is better evidence than the loader's settings: batches may be pinned elsewhere.
     pinned = bool(run.start.loader and run.start.loader.pin_memory)
     if run.on_gpu and (not pinned if copies is None else copies.mostly_pageable):
-        return PIN, "DataLoader(..., pin_memory=True)"
+        return PIN, PINNED
     return (PACK if copies is not None and copies.count > SMALL_COPIES else LESS), None

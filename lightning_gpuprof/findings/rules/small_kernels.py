@@ -46,9 +46,17 @@ ADVICE = (
     "Launch fewer kernels: capture the step as a CUDA graph or compile it, so that small kernels "
     "are fused or replayed together. Batch what a Python loop calls one by one."
 )
+COMPILE = (
+    "Launch fewer kernels: compile the step, so that small kernels are fused. Batch what a Python "
+    "loop calls one by one."
+)
 GRAPHED_ADVICE = (
     "Part of the step is a graph already: capture or compile the rest too, such as the loss and "
     "the code around the captured module."
+)
+GRAPHED_INFERENCE = (
+    "Part of the step is a graph already: capture or compile the rest too, such as sampling and "
+    "the preparation of inputs."
 )
 EFFORT = Effort(
     Horizon.MEDIUM,
@@ -79,13 +87,12 @@ def judge(run: RunResults) -> Finding | None:
     if not saving.high:
         return None
     short = [row for row in facts.analysis.kernels if (row.mean_ns or 0) < SHORT_NS]
-    launches = facts.analysis.launches
-    graphs = launches is not None and launches.graph_count > 0
+    advice, change = _advice(run, facts)
     most = max(short, key=lambda row: row.count, default=None)
     return Finding(
         title=f"{percent(short_frac)} of kernels take under 10 µs, and the device idles "
         f"{duration(idle_ns)} between them",
-        advice=GRAPHED_ADVICE if graphs else ADVICE,
+        advice=advice,
         evidence={
             "thin_kernels_per_step_count": round(_short_count(facts)),
             "thin_kernels_frac": short_frac,
@@ -95,9 +102,18 @@ def judge(run: RunResults) -> Finding | None:
         cause_ns=Range(idle_ns, idle_ns),
         confidence=0.7,
         places=(Place(kernel=most.name),) if most else (),
-        change=None if graphs else 'model = torch.compile(model, mode="reduce-overhead")',
+        change=change,
         explains=("host-bound",),
     )
+
+
+def _advice(run: RunResults, facts: TraceFacts) -> tuple[str, str | None]:
+    """Return the advice, and the change if it is not made already."""
+    if facts.replays_graphs:
+        return GRAPHED_ADVICE if run.trains else GRAPHED_INFERENCE, None
+    if facts.takes_cuda_graphs:
+        return ADVICE, 'model = torch.compile(model, mode="reduce-overhead")'
+    return COMPILE, None if facts.compiled else "model = torch.compile(model)"
 
 
 def _shortened_frac(run: RunResults) -> tuple[float, float]:

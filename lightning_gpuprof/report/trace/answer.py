@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import CUDA_GRAPHS
 from lightning_gpuprof.analysis.trace_tables import DeviceSplit, TraceAnalysis
+from lightning_gpuprof.findings.in_use import between_replays
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, StepState, gpu_line
 from lightning_gpuprof.report.document import Section, Text, Verdict
@@ -13,6 +15,35 @@ from lightning_gpuprof.report.run.limit import SIDES, mostly_with
 from lightning_gpuprof.units import duration
 
 RECORD = "Record whole steps with CPU and GPU activities, to see what the device waits for."
+OTHER_TOOL = (
+    "Record with torch.profiler, or give a file of Nsight Systems, rocprof or JAX's profiler."
+)
+RECORD_ON = {
+    "an Apple GPU (MPS)": "torch.profiler does not record what an Apple GPU does: host times are "
+    "those of queueing work. Record with torch.mps.profiler.profile(), and look with Instruments.",
+    "an Ascend NPU": "Record with torch_npu.profiler and ProfilerActivity.NPU.",
+    "an Intel Gaudi (HPU)": "Record with ProfilerActivity.HPU.",
+    "an XLA device, such as a TPU": "Record with torch_xla.debug.profiler, and give the xplane.pb "
+    "that it writes.",
+    "a GPU": "Record with ProfilerActivity.CUDA, which is the name for AMD too.",
+}
+"""How to record the work of a device, by the device."""
+COMPILED = (
+    'torch.compile is in use: replay its kernels as CUDA graphs (mode="reduce-overhead"), mend '
+    "graph breaks, or take a larger batch."
+)
+OTHER_MAKER = (
+    "Less host work per step makes it faster: fewer and larger operators, torch.compile, a larger "
+    "batch."
+)
+INFERENCE = {
+    StepState.SYNC_BOUND: "Something reads values off the device, such as sampled tokens: copy "
+    "them without blocking, and read them after the next step was queued.",
+    StepState.DATA_BOUND: "Inputs that come sooner make it faster: prepare them while the device "
+    "works on the step before.",
+}
+"""What makes steps of inference faster, where that differs from training."""
+MOST_KINDS = 4
 _WAITING = {
     "host_data_wait": StepState.DATA_BOUND,
     "host_sync": StepState.SYNC_BOUND,
@@ -42,14 +73,44 @@ def _limit(analysis: TraceAnalysis) -> Verdict:
         sentence = f"{analysis.doubts[0]} No finding rests on it. {RECORD}"
         return Verdict("not_measured", "Verdict", title, sentence)
     state = waiting_side(gpu, analysis)
-    change = SIDES[state][1] if state is not None else RECORD
+    change = faster(state, analysis) if state is not None else RECORD
     return Verdict("limit", "Verdict", _busy_line(gpu, analysis), change)
 
 
+def faster(state: StepState, analysis: TraceAnalysis) -> str:
+    """Return what makes steps of a state faster, without what is in use already."""
+    launches = analysis.launches
+    graphs = launches is not None and launches.graph_count > 0
+    infers = analysis.purpose == "inference"
+    if state is StepState.HOST_BOUND and graphs:
+        return between_replays(trains=not infers)
+    device = analysis.device
+    foreign = device is not None and device.vendor not in CUDA_GRAPHS
+    if state is StepState.HOST_BOUND and (analysis.compiled or foreign):
+        return OTHER_MAKER if foreign else COMPILED
+    if state is StepState.DEVICE_BOUND and (infers or analysis.compiled):
+        larger = "larger fused operators" + ("" if analysis.compiled else " (torch.compile)")
+        lower = "Lower precision, quantized weights" if infers else "Lower precision"
+        return f"{lower}, {larger} or a smaller model make it faster; nothing on the host does."
+    return INFERENCE.get(state, SIDES[state][1]) if infers else SIDES[state][1]
+
+
 def _without_device(analysis: TraceAnalysis) -> Verdict:
+    """Say what a trace without device events is: never that there is no GPU if there may be."""
+    if analysis.passed_over:
+        by = f": written by {analysis.tool}" if analysis.tool else ""
+        title = f"GPU: not known{by}"
+        kinds = ", ".join(f"`{row.kind}`" for row in analysis.passed_over[:MOST_KINDS])
+        passed_ns = sum(row.total_ns for row in analysis.passed_over)
+        sentence = f"{duration(passed_ns)} of events were passed over, in kinds not known here: "
+        return Verdict("not_measured", "Verdict", title, f"{sentence}{kinds}. {OTHER_TOOL}")
     if analysis.quality.launch_count or analysis.warnings:
         title = "GPU: not known"
         sentence = f"The trace holds no device events that can be read. {RECORD}"
+        return Verdict("not_measured", "Verdict", title, sentence)
+    if analysis.unrecorded_device is not None:
+        title = f"GPU: not recorded, but operators ran on {analysis.unrecorded_device}"
+        sentence = RECORD_ON.get(analysis.unrecorded_device, RECORD)
         return Verdict("not_measured", "Verdict", title, sentence)
     title = "No GPU: the trace has only host events"
     top = max(analysis.operators, key=lambda operator: operator.self_ns, default=None)

@@ -78,7 +78,10 @@ def _time_split(split: DeviceSplit, analysis: TraceAnalysis, number: int) -> Sec
         "profiler on, by the device's clock: any kernel, copy or fill in any stream."
     )
     suffix = f"_{number}" if number else ""
-    title = "The device's time" if not analysis.gpus else f"The time of device {split.device}"
+    title = "The device's time"
+    if analysis.gpus:
+        rank = f" ({split.rank})" if split.rank else ""
+        title = f"The time of device {split.device}{rank}"
     part = Bars(f"device_time{suffix}", "ns", bars, value_label="Time")
     return Section(f"device_time{suffix}", title, "first", (part,), note)
 
@@ -94,7 +97,8 @@ def device_figures_section(analysis: TraceAnalysis) -> Section | None:
             figures += _split_figures(
                 split.first_to_last, suffix, "first_to_last_", " from first to last event"
             )
-        body.append(Figures(figures, title=f"Device {split.device}"))
+        rank = f", {split.rank}" if split.rank else ""
+        body.append(Figures(figures, title=f"Device {split.device}{rank}"))
         if number and split.idle:
             body.append(_idle_table(split.idle, suffix))
     if not body:

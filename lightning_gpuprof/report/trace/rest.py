@@ -123,7 +123,7 @@ def _calls(analysis: TraceAnalysis, first_rows: int) -> Section:
 
 
 def _steps(analysis: TraceAnalysis, first_rows: int) -> Section:
-    columns = (
+    columns: tuple[Column, ...] = (
         Column("name", "Step", "code"),
         Column("dur_ns", "Time", "ns", bar=True),
         Column("busy_ns", "Device busy", "ns"),
@@ -142,8 +142,11 @@ def _steps(analysis: TraceAnalysis, first_rows: int) -> Section:
             "dur_ns": step.dur_ns,
             "distorted": step.distorted,
             "start_ns": step.start_ns,
+            **({"rank": step.rank} if step.rank else {}),
         }
         rows.append(row | {key: split[key] for key in STEP_PARTS if key in split})
+    if any(step.rank for step in analysis.steps):
+        columns = (Column("rank", "Rank", "text"), *columns)
     table = Table("steps", columns, tuple(rows), first_rows=first_rows)
     return Section("steps", "Steps", "page", (table,))
 

@@ -8,6 +8,7 @@ import numpy as np
 from lightning_gpuprof.arrays import AnyArray, Int64
 from lightning_gpuprof.traces.columns import Columns, Indexer, Threads, ids, numbers, plain_id
 from lightning_gpuprof.traces.kineto.events import NOTHING, Args, Event, EventKind, Kind, to_ns
+from lightning_gpuprof.traces.kineto.ranks import Place
 from lightning_gpuprof.traces.sniff import ReadOptions
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING, OCCUPANCY
 
@@ -17,19 +18,36 @@ _NO_ARGS = Args()
 _DIVISORS = {"occupancy_frac": 100, "blocks_per_sm": 1, "warps_per_sm": 1}
 
 
+class Places(dict[tuple[int | str | None, int], int]):
+    """Gives each pair of process id and device the next index."""
+
+    def __missing__(self, key: tuple[int | str | None, int]) -> int:
+        self[key] = index = len(self)
+        return index
+
+    def table(self) -> list[Place]:
+        """Return the places by index."""
+        return [Place(plain_id(pid), device) for pid, device in self]
+
+
 class NeedsExactTimesError(Exception):
     """A float64 does not hold the file's times: read the file again with exact times."""
 
 
 class Collector:
-    """Collects lists of events as columns; `exact` times are integer ns already."""
+    """Collects lists of events as columns; `exact` times are integer ns already.
+
+    The device of a device event is an index into `places`.
+    """
 
     def __init__(self, options: ReadOptions, *, exact: bool) -> None:
         self.host, self.device = Columns(), Columns()
         self.memory, self.flows = Columns(), Columns()
         self.names, self.threads, self.arguments = Indexer(), Threads(), Indexer()
+        self.places = Places()
         self.thread_names: dict[tuple[int | str, int | str], str] = {}
-        self.unfinished = self.unread = 0
+        self.unfinished = self.unread = self.unread_work = 0
+        self._unread_time: float = 0
         self._exact = exact
         self._options = options
 
@@ -46,10 +64,22 @@ class Collector:
                     add(rows, kind.value)
         if rows := groups[Kind.FORWARD_BACKWARD]:
             self._add_flows(rows)
-        unknown = [e for e in groups[Kind.OTHER] if e.ph is EventKind.COMPLETE and e.args]
-        self.unread += sum(1 for e in unknown if e.args and e.args.stream not in (MISSING, None))
+        if rows := groups[Kind.OTHER] + groups[None]:
+            self._pass_over(rows)
         if rows := groups[None] + groups[Kind.INSTANT]:
             self._add_unnamed(rows)
+
+    def _pass_over(self, rows: Sequence[Event]) -> None:
+        """Count events with a duration whose category is not known; `Survey` names them."""
+        timed = [e for e in rows if e.ph is EventKind.COMPLETE or e.ph is EventKind.BEGIN]
+        self.unread += len(timed)
+        self.unread_work += sum(1 for e in timed if e.args and e.args.stream not in (MISSING, None))
+        self._unread_time += sum(max(0, e.dur) for e in timed if e.dur is not None)
+
+    @property
+    def unread_ns(self) -> int:
+        """The time of events whose category is not known."""
+        return round(self._unread_time * (1 if self._exact else 1000))
 
     def _ns(self, values: list[Any]) -> Int64:
         if None in values:
@@ -104,9 +134,11 @@ class Collector:
             device = np.where(device == MISSING, pids, device)
         if (stream == MISSING).any():
             stream = np.where(stream == MISSING, ids([e.tid for e in rows]), stream)
+        pairs = zip([e.pid for e in rows], device.tolist(), strict=True)
+        place = np.fromiter(map(self.places.__getitem__, pairs), np.int32, len(rows))
         filled = OCCUPANCY if category == "kernel" else ()
         self.device.add(
-            device=device,
+            device=place,
             stream=stream,
             correlation=ids([a.correlation for a in args]),
             num_bytes=ids([a.bytes for a in args]),

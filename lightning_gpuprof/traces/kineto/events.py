@@ -33,6 +33,7 @@ class EventKind(_OrOther):
     """The Chrome trace event types that appear."""
 
     COMPLETE = "X"
+    BEGIN = "B"
     FLOW_START = "s"
     FLOW_END = "f"
     INSTANT = "i"
@@ -77,9 +78,13 @@ _ALIASES: dict[object, Kind] = {
     **{"xpu_driver": Kind.CUDA_DRIVER, "xpu_sync": Kind.CUDA_SYNC, "Operator": Kind.CPU_OP},
     **{"Kernel": Kind.KERNEL, "Memcpy": Kind.GPU_MEMCPY, "Memset": Kind.GPU_MEMSET},
     **{"Python": Kind.PYTHON_FUNCTION, "User Annotation": Kind.USER_ANNOTATION},
+    # What CUPTI measured over ranges, and links between events: no work of its own.
+    **dict.fromkeys(("cuda_profiler_range", "external_correlation", "cuda_event"), Kind.SPAN),
     **{"forward_backward": Kind.FORWARD_BACKWARD, "async_cpu_to_gpu": Kind.LAUNCH_FLOW},
 }
 """Category names of releases before 2022, and of other kinds of devices."""
+CATEGORY_NAMES = {kind.value for kind in Kind if kind is not Kind.OTHER} | set(_ALIASES)
+"""All `cat` values whose meaning is known."""
 
 
 class Args(msgspec.Struct, gc=False):

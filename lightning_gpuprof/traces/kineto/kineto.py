@@ -19,6 +19,8 @@ from lightning_gpuprof.traces.files import read_blocks
 from lightning_gpuprof.traces.kineto.collect import Collector, NeedsExactTimesError
 from lightning_gpuprof.traces.kineto.event_stream import EventStream
 from lightning_gpuprof.traces.kineto.events import Event, Times, exact_ns
+from lightning_gpuprof.traces.kineto.passed_over import sentence, survey
+from lightning_gpuprof.traces.kineto.ranks import RankDevice, separated
 from lightning_gpuprof.traces.sniff import OTHER_CHROME, Head, ReadOptions
 
 _START = re.compile(
@@ -26,8 +28,13 @@ _START = re.compile(
     # A list whose first event is empty, or has its arguments before its phase.
     rb'|\A(?:\xef\xbb\xbf)?\s*\[\s*(?:\{\}\s*,\s*)?\{(?:[^{}]|\{[^{}]*\})*?"ph"'
 )
-_AMD = ("amd", "radeon", "instinct", "gfx")
-_NVIDIA = ("nvidia", "tesla", "geforce", "quadro", "rtx", "titan")
+UNREAD_FRAC = 0.01
+"""Events of unknown kinds are named if they take this share of all events' time."""
+_MAKERS = {
+    "amd": ("amd", "radeon", "instinct", "gfx"),
+    "nvidia": ("nvidia", "tesla", "geforce", "quadro", "rtx", "titan"),
+    "intel": ("intel",),
+}
 
 
 def matches(head: Head) -> bool:
@@ -68,7 +75,7 @@ def _read(path: str, options: ReadOptions, *, exact: bool) -> timeline.Timeline:
     )
     for events in stream:
         collector.add(events)
-    return _timeline(collector, stream.header, warnings)
+    return _timeline(path, collector, stream.header, warnings)
 
 
 class _Decoder:
@@ -114,19 +121,19 @@ class _Decoder:
 
 
 def _timeline(
-    collector: Collector, header: dict[str, Any], warnings: list[str]
+    path: str, collector: Collector, header: dict[str, Any], warnings: list[str]
 ) -> timeline.Timeline:
     if collector.unfinished:
         warnings.append(f"{collector.unfinished} events have no duration and count as 0 ns long.")
-    if collector.unread:
-        warnings.append(
-            f"{collector.unread} events with a stream are of kinds not known here: work of a "
-            "device may be missing."
-        )
     host = collector.host.table(timeline.HostEvents)
     device = collector.device.table(timeline.DeviceEvents)
     memory = collector.memory.table(timeline.MemoryEvents)
     flows = collector.flows.table(timeline.Flows)
+    passed_over, tool = _passed_over(path, collector, host, device, header)
+    if passed_over:
+        warnings.append(sentence(passed_over))
+    threads, places = collector.threads.table(collector.thread_names), collector.places.table()
+    host, device, flows, devices = separated(threads, places, host, device, flows)
     tables: list[timeline.Table] = [t for t in (host, device, memory, flows) if len(t)]
     negative = 0
     for table in tables:
@@ -158,15 +165,38 @@ def _timeline(
         device=device,
         memory=memory,
         flows=flows,
-        threads=collector.threads.table(collector.thread_names),
+        threads=threads,
         arguments=[decode_arguments(text) for text in collector.arguments],  # type: ignore[arg-type]
-        devices=_devices(properties, device, header, list(collector.names)),
+        devices=_devices(properties, devices, header, list(collector.names)),
         warnings=tuple(warnings),
+        tool=tool,
+        passed_over=passed_over,
     )
 
 
+def _passed_over(
+    path: str,
+    collector: Collector,
+    host: timeline.HostEvents,
+    device: timeline.DeviceEvents,
+    header: Mapping[str, object],
+) -> tuple[tuple[timeline.PassedOver, ...], str | None]:
+    """Return the events that were not read, and the tool that wrote them, if they matter.
+
+    They do if they may be a device's work, or by their time.
+    """
+    if not collector.unread:
+        return (), None
+    read_ns = int(host.dur_ns.sum()) + int(device.dur_ns.sum())
+    many = collector.unread_ns >= UNREAD_FRAC * (read_ns + collector.unread_ns)
+    if not (collector.unread_work or many):
+        return (), None
+    found = survey(path)
+    return found.passed_over(), found.tool(header)
+
+
 def _devices(
-    properties: object, device: timeline.DeviceEvents, header: Mapping[str, Any], names: list[str]
+    properties: object, used: Mapping[int, RankDevice], header: Mapping[str, Any], names: list[str]
 ) -> list[timeline.DeviceInfo]:
     """Describe the devices that have events, or all that the file describes where none has."""
     described = {
@@ -174,29 +204,31 @@ def _devices(
         for entry in (properties if isinstance(properties, list) else [])
         if isinstance(entry, dict) and isinstance(entry.get("id"), int)
     }
-    used = sorted(set(device.device.tolist())) or list(described)
+    used = used or {number: RankDevice(number) for number in described}
     fallback = _vendor_of_calls(header, names) if used else None
     # Events carry the driver's device numbers, descriptions those of the visible devices. Where
     # they differ and all described devices are of one model, the events' devices are of it too.
     models = {str(entry.get("name")) for entry in described.values()}
     common = next(iter(described.values())) if len(models) == 1 else {}
     devices = []
-    for number in used:
-        values = described.get(number, common)
+    for index, device in sorted(used.items()):
+        values = described.get(device.number, common)
         name = str(values["name"]) if values.get("name") else None
-        devices.append(timeline.DeviceInfo(number, name, _vendor(name) or fallback, values))
+        vendor = _vendor(name) or fallback
+        devices.append(timeline.DeviceInfo(index, name, vendor, values, device.rank))
     return devices
 
 
 def _vendor(name: str | None) -> str | None:
     text = (name or "").lower()
-    if any(word in text for word in _AMD):
-        return "amd"
-    return "nvidia" if any(word in text for word in _NVIDIA) else None
+    makers = (maker for maker, words in _MAKERS.items() if any(word in text for word in words))
+    return next(makers, None)
 
 
 def _vendor_of_calls(header: Mapping[str, Any], names: list[str]) -> str | None:
     words = [*header, *names]
     if any("roctracer" in word or re.match(r"hip(_|[A-Z])", word) for word in words):
         return "amd"
-    return "nvidia" if any(re.match(r"cu(da|pti|Launch)", word) for word in words) else None
+    if any(re.match(r"cu(da|pti|Launch)", word) for word in words):
+        return "nvidia"
+    return "intel" if any(re.match(r"(?:ur|ze)[A-Z]", word) for word in words) else None

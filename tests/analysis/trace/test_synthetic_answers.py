@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.trace.grouping import named
-from lightning_gpuprof.analysis.trace.trace_window import is_step
+from lightning_gpuprof.analysis.trace.step_marks import is_step
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.timeline import select
 
