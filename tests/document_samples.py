@@ -5,7 +5,7 @@ from pathlib import Path
 from made_records import make_session, memory, write_run
 from made_runs import all_runs, gpu_run, worker_run
 from made_trials import TRIALS
-from recorded import RECORDED, lay_out
+from recorded import RECORDED, lay_out, lay_out_faults
 
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.errors import RecordError
@@ -49,6 +49,12 @@ def run_documents(folder: Path) -> dict[str, Document]:
         except RecordError:
             continue  # runs that no version, or only a newer one, can read
     return documents
+
+
+def fault_documents(folder: Path) -> dict[str, Document]:
+    """Return the documents of the recorded runs of the fault suite by their cause."""
+    runs = lay_out_faults(folder)
+    return {cause: build_run(load_report(str(run))) for cause, run in runs.items()}
 
 
 def comparison_documents(folder: Path) -> dict[str, Document]:
@@ -130,6 +136,7 @@ def everything_run(folder: Path) -> Path:
 
 SAMPLES = {
     "run": run_documents,
+    "fault": fault_documents,
     "comparison": comparison_documents,
     "trial": trial_documents,
     "trace": trace_documents,

@@ -16,6 +16,7 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, TRACE_SUFFIX
 from lightning_gpuprof.report.charts.layout_file import write_layout
 
 RECORDED = Path(__file__).parent / "data" / "h100"
+FAULTS = Path(__file__).parent / "data" / "faults"
 
 
 def lay_out(logdir: Path) -> Path:
@@ -25,14 +26,30 @@ def lay_out(logdir: Path) -> Path:
         packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
         packed.unlink()
     for trace in logdir.rglob(f"*{TRACE_SUFFIX}"):
-        document = msgspec.json.encode(analyze_file(str(trace)))
-        trace.with_name(trace.name + ANALYSIS_SUFFIX).write_bytes(document)
+        write_analysis(trace)
         write_layout(str(trace))
     return logdir
 
 
-if __name__ == "__main__":
-    lay_out(Path(sys.argv[1]))
+def write_analysis(trace: Path) -> None:
+    """Write the analysis of a trace beside it, as training does."""
+    document = msgspec.json.encode(analyze_file(str(trace)))
+    trace.with_name(trace.name + ANALYSIS_SUFFIX).write_bytes(document)
+
+
+def lay_out_faults(logdir: Path) -> dict[str, Path]:
+    """Write the recorded runs of the fault suite to a new folder; returns them by their cause."""
+    runs = {}
+    for packed in sorted(FAULTS.glob("*.jsonl.gz")):
+        cause = packed.name.removesuffix(".jsonl.gz")
+        runs[cause] = logdir / cause
+        folder = runs[cause] / "plugins" / "gpuprof"
+        folder.mkdir(parents=True)
+        (folder / "rank0.jsonl").write_bytes(gzip.decompress(packed.read_bytes()))
+        trace = FAULTS / f"{cause}{TRACE_SUFFIX}"
+        if trace.exists():
+            write_analysis(shutil.copy(trace, folder / f"rank0-cycle0{TRACE_SUFFIX}"))
+    return runs
 
 
 def keys(value, at=""):
@@ -59,3 +76,7 @@ def numbers(value, at=""):
             yield from numbers(item, f"{at}[{index}]")
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield at, re.sub(r"\[\d+\]", "", at).split("."), value
+
+
+if __name__ == "__main__":
+    lay_out(Path(sys.argv[1]))

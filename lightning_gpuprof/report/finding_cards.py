@@ -1,7 +1,5 @@
 """Turns findings into cards of a document, with the saving and the change in words."""
 
-import re
-
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC, step_of
@@ -14,8 +12,6 @@ from lightning_gpuprof.units import duration, interval_text, percents, shortened
 NAME_WIDTH = 52
 MAX_ADVICE_WIDTH = 200
 PAGE = "docs/findings.md"
-_FIRST_CLAUSE = re.compile(r".+?(?=[:.]? \(|[:.] |\.?$)", re.DOTALL)
-"""Matches an advice up to the first bracket, colon or end of a sentence."""
 _UNITS: tuple[tuple[str, Unit], ...] = (
     ("_ns", "ns"),
     ("_bytes_per_s", "bytes_per_s"),
@@ -55,18 +51,17 @@ def finding_card(finding: Finding, run: RunResults) -> FindingCard:
 def short_change(change: str | None, advice: str) -> tuple[str, bool]:
     r"""Return a change in one line, and whether it is code.
 
-    It is the first line of the code, or the beginning of the advice if there is no code.
+    It is the first line of the code, or the first sentence of the advice if there is no code.
 
     >>> short_change("# in train.py\nloader.num_workers = 4", "Use more workers.")
     ('loader.num_workers = 4', True)
-    >>> short_change(None, "Pin the batch's memory (it is pageable): copies are faster.")
+    >>> short_change(None, "Pin the batch's memory. It is pageable, so copies are slow.")
     ("Pin the batch's memory", False)
     """
     for line in (change or "").splitlines():
         if line.strip() and not line.strip().startswith("#"):
             return line.strip(), True
-    begins = _FIRST_CLAUSE.match(advice)
-    return shortened(begins[0] if begins else advice, MAX_ADVICE_WIDTH), False
+    return shortened(advice.partition(". ")[0].removesuffix("."), MAX_ADVICE_WIDTH), False
 
 
 def certainty(finding: Finding) -> str:

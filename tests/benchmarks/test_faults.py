@@ -2,6 +2,9 @@ import json
 
 import pytest
 
+from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.load import load_report
+
 MS = 1_000_000
 
 
@@ -141,3 +144,16 @@ def test_kept_recordings_and_pairs_are_judged_by_what_is_said_today(
 
     assert (trial.knob, trial.verdict().saved_ns) == (3.0, 4 * MS)
     assert trial.verdict().inside is inside
+
+
+def test_the_recorded_runs_name_their_cause_first(fault_suite, tmp_path):
+    from _harness import findings_of
+    from causes import CAUSES
+    from recorded import lay_out_faults
+    from score import right_first
+
+    runs = lay_out_faults(tmp_path)
+    assert set(runs) == set(CAUSES)
+    for name, run in runs.items():
+        said = findings_of(build_run(load_report(str(run))))
+        assert right_first(CAUSES[name], said), (name, [finding["id"] for finding in said])

@@ -14,7 +14,7 @@ from lightning_gpuprof.report.document import decode, encode
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REPOSITORY = str(Path(__file__).parents[2])
-KINDS = [kind for kind in SAMPLES if kind != "run"]
+KINDS = [kind for kind in SAMPLES if kind not in ("run", "fault")]
 """Documents of runs are left out: there are too many of them to read as a diff."""
 
 
