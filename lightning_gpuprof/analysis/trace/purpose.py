@@ -26,7 +26,6 @@ _TRAINING_KERNELS = re.compile(
     r"backward|wgrad|multi_tensor_apply|flash_bwd|[Ff]mha_?[Bb]wd|[Aa]dam"
 )
 """Kernels of a training step. Those of gradients by the input also compute transposed layers."""
-_LOADER = "enumerate(DataLoader)"
 MIN_OPERATORS = 8
 """Operators of a whole model: with fewer kinds a trace is of a part, which may train elsewhere."""
 DEVICES = {
@@ -45,7 +44,7 @@ def purpose_of(timeline: Timeline) -> Purpose | None:
     """Return whether a program trains or infers; None where the trace does not show it.
 
     A trace of inference holds no sign of a backward pass or an optimizer, and either an engine's
-    marks, replayed CUDA graphs, or the operators of a whole model without a DataLoader's batches.
+    marks, replayed CUDA graphs, or the operators of a whole model.
     """
     regions = set(_names(timeline, "cpu_op", "user_annotation", "other"))
     kernels = (timeline.names[index] for index in used(timeline.device.name))
@@ -58,8 +57,7 @@ def purpose_of(timeline: Timeline) -> Purpose | None:
     if _replays(timeline) >= MIN_REPLAYS:
         return "inference"
     operators = sum(name.startswith("aten::") for name in regions)
-    fed = any(name.startswith(_LOADER) for name in regions)
-    return "inference" if operators >= MIN_OPERATORS and not fed else None
+    return "inference" if operators >= MIN_OPERATORS else None
 
 
 def engine_of(timeline: Timeline) -> str | None:

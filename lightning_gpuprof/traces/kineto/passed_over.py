@@ -26,7 +26,8 @@ TOOLS = (
     ("torch.profiler on an accelerator of another maker", r"privateuse1_.*|glow_runtime"),
     ("ONNX Runtime", r"Session|onnxruntime.*"),
     ("torch.compile's log", r"dynamo_timed|chromium_event.*"),
-    ("Proton, Triton's profiler", r"proton.*|triton.*"),
+    ("Proton, Triton's profiler", r"proton.*|triton.*|.*Core\d+ CTA\d+|Kernel Call Path"),
+    ("Intel's unitrace", r"gpu_op"),
     ("a browser", r"(?:disabled-by-default-)?(?:devtools\.|blink|v8|toplevel|cc\b).*"),
     ("a browser", r"Browser|Renderer|CrBrowserMain|CrRendererMain"),
     ("a legacy torch profiler (torch.autograd.profiler)", r"(?:CPU|CUDA) functions"),
@@ -79,6 +80,7 @@ class Survey:
         default_factory=lambda: defaultdict(_Kind)
     )
     processes: dict[int | str | None, str] = field(default_factory=dict)
+    """Names of processes by their id; an id that is text names itself."""
     open: dict[tuple[object, object], list[_Event]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -87,6 +89,8 @@ class Survey:
     def add(self, events: Sequence[_Event]) -> None:
         """Count the events that are not read."""
         for event in events:
+            if isinstance(event.pid, str):
+                self.processes.setdefault(event.pid, event.pid)
             if event.ph == "M":
                 if event.name == "process_name" and event.args is not None:
                     self.processes[event.pid] = str(event.args.name)
@@ -121,7 +125,7 @@ class Survey:
         )
 
     def _process(self, pid: int | str | None) -> str:
-        return self.processes.get(pid) or (pid if isinstance(pid, str) else f"process {pid}")
+        return self.processes.get(pid) or f"process {pid}"
 
     def tool(self, header: Mapping[str, object]) -> str | None:
         """Return the tool that wrote the file; None if it is not known."""

@@ -25,9 +25,19 @@ from lightning_gpuprof.traces.timeline import (
 )
 
 _Id = int | str
-_LABEL = re.compile(r"\s*\[?((?:[a-z]+[ _-]?\d+[-_/, ]?)+)\]?[\s:_/-]+\S", re.IGNORECASE)
+_RANK = r"\[?((?:[a-z]+[ _-]?\d+[-_/, ]?)+)\]?"
+_BEFORE = re.compile(rf"\s*{_RANK}[\s:_/-]+\S", re.IGNORECASE)
+_BEHIND = re.compile(
+    r"\S+[\s:_/-]+[\[(]?((?:rank|[tdpec]p)[ _-]?\d+[^\])]*)[\])]?\s*$", re.IGNORECASE
+)
 _SHIFT = 40
 """A trace holds fewer than 2^40 launches: ids of different ranks differ from this bit on."""
+REPEATED_FRAC = 0.1
+"""A process gives each of its calls an id of its own: more repeated ids are of several ranks."""
+_UNCLEAR = (
+    "{what} have the same correlation ids: the file joins the traces of several ranks, and nothing "
+    "in it says which of them launched what. Give each rank's own file."
+)
 
 
 @dataclass(frozen=True)
@@ -96,12 +106,16 @@ def separated(
 
 
 def label_of(pid: _Id) -> str | None:
-    """Return the rank that a tool put before a process id; None if it put none.
+    """Return the rank that a tool put before or behind a process id; None if it put none.
 
-    >>> label_of("[TP02-DP01] 83"), label_of("rank 3: 4711"), label_of("Spans"), label_of(83)
-    ('TP02-DP01', 'rank 3', None, None)
+    >>> label_of("[TP02-DP01] 83"), label_of("rank 3: 4711"), label_of("4711 (rank 3)")
+    ('TP02-DP01', 'rank 3', 'rank 3')
+    >>> label_of("Spans"), label_of("GPU 0"), label_of(83)
+    (None, None, None)
     """
-    match = _LABEL.match(pid) if isinstance(pid, str) else None
+    if not isinstance(pid, str):
+        return None
+    match = _BEFORE.match(pid) or _BEHIND.match(pid)
     return match[1].rstrip("-_/, ") if match else None
 
 
@@ -121,18 +135,17 @@ def find_ranks(
     labels = {pid: label_of(pid) for pid in (*_pids(threads), *_pids(places))}
     if len({label for label in labels.values() if label}) > 1:
         return _by(labels, threads, places)
-    callers = _callers(threads, host)
+    callers = _callers(threads, host, "cuda_runtime", "cuda_driver")
+    # A call of the runtime and the call of the driver in it may have the same id.
+    if any(map(_repeats, _callers(threads, host, "cuda_runtime").values())):
+        raise TraceError(_UNCLEAR.format(what="The calls of one process"))
     if len(callers) < 2 and _distinct_devices(places):
         return None
     if len(callers) > 1 and places and {place.pid for place in places} <= callers.keys():
         return _by({pid: f"rank {pid}" for pid in labels}, threads, places)
     if _share_ids(callers):
         names = ", ".join(map(str, sorted(callers, key=str)[:4]))
-        raise TraceError(
-            f"The file joins the traces of {len(callers)} processes ({names}) that use the same "
-            "correlation ids: which of them launched what cannot be known. Give each rank's own "
-            "file."
-        )
+        raise TraceError(_UNCLEAR.format(what=f"Calls of the processes {names}"))
     return None if _distinct_devices(places) else _by(dict.fromkeys(labels), threads, places)
 
 
@@ -174,13 +187,11 @@ def _natural(label: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part) if part.isdecimal() else 0, part) for part in parts)
 
 
-def _callers(threads: Sequence[Thread], host: HostEvents) -> dict[_Id, Int64]:
-    """Return the correlation ids of each process's calls."""
-    if len({thread.pid for thread in threads}) < 2:
-        return {}
+def _callers(threads: Sequence[Thread], host: HostEvents, *categories: str) -> dict[_Id, Int64]:
+    """Return the correlation ids of each process's calls of some categories."""
     numbers: dict[_Id, int] = {}
     of_thread = np.array([numbers.setdefault(thread.pid, len(numbers)) for thread in threads])
-    calls = of_category(host, "cuda_runtime", "cuda_driver") & (host.correlation > 0)
+    calls = of_category(host, *categories) & (host.correlation > 0)
     caller, ids = of_thread[host.thread[calls]], host.correlation[calls]
     own = {pid: ids[caller == number] for pid, number in numbers.items()}
     return {pid: of_pid for pid, of_pid in own.items() if len(of_pid)}
@@ -189,6 +200,12 @@ def _callers(threads: Sequence[Thread], host: HostEvents) -> dict[_Id, Int64]:
 def _distinct_devices(places: Sequence[Place]) -> bool:
     """Return whether no device's number occurs in several processes."""
     return len({place.device for place in places}) == len(set(places))
+
+
+def _repeats(ids: Int64) -> bool:
+    """Return whether many of a process's calls share their id with another one."""
+    ordered = np.sort(ids)
+    return int((ordered[1:] == ordered[:-1]).sum()) > REPEATED_FRAC * len(ids)
 
 
 def _share_ids(callers: Mapping[_Id, Int64]) -> bool:

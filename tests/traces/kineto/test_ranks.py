@@ -90,7 +90,7 @@ def test_a_device_under_several_process_ids_is_one_of_each_rank(write_trace):
 
 def test_equal_correlation_ids_of_several_processes_are_refused(write_trace):
     path = write_trace(rank_events(0, 41, 0) + rank_events(1, 42, 1, device=1))
-    with pytest.raises(TraceError, match=r"processes \(41, 42\) .* Give each rank's own file"):
+    with pytest.raises(TraceError, match=r"processes 41, 42 .* Give each rank's own file"):
         open_timeline(path)
 
 
@@ -100,3 +100,22 @@ def test_devices_of_a_single_process_keep_their_numbers(write_trace):
     assert sorted(set(timeline.device.device.tolist())) == [2, 5]
     assert [device.rank for device in timeline.devices] == [None, None]
     assert timeline.device.correlation.max() == 53
+
+
+def test_equal_correlation_ids_within_a_process_are_refused(write_trace):
+    """In containers, the processes of all ranks may have the same id."""
+    path = write_trace(rank_events(0, 7, 0) + rank_events(1, 7, 1, device=1))
+    with pytest.raises(TraceError, match=r"one process have the same correlation ids.*own file"):
+        open_timeline(path)
+
+
+@pytest.mark.parametrize("label", ["rank{}_{}", "[TP{}-DP00] {}", "{1} (rank {0})", "{1} [DP{0}]"])
+def test_labels_of_several_tools_are_known(write_trace, label):
+    events = [
+        event
+        for rank in (0, 1)
+        for event in rank_events(rank, label.format(rank, 41), label.format(rank, 0))
+    ]
+    analysis = analyze_file(write_trace(events))
+    assert len({split.rank for split in analysis.gpus}) == 2
+    assert busy_us(analysis) == [400, 440]
