@@ -34,6 +34,9 @@ BATCH_WORK = (
     Phase.OPTIMIZER_STEP,
 )
 """The phases that work on a batch. The others wait, or do not occur in every step."""
+SAME_WORK = (Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP)
+"""Phases that do the same work in every step and on every rank, whatever is in the batch. As much
+as they vary, the machine varies."""
 PHASES_IN_VALIDATION = (
     Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION,
 )  # fmt: skip

@@ -17,9 +17,8 @@ from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.records.trials import Trials, read_trials
-from lightning_gpuprof.report.notices import first_few, rank_notices, trace_notices
+from lightning_gpuprof.report.notices import first_few, pace_notice, rank_notices, trace_notices
 from lightning_gpuprof.report.stored_analysis import analyse_traces, read_analysis
-from lightning_gpuprof.units import duration
 
 
 def resolve_run(path: str, fs: FileSystem = LOCAL) -> tuple[str, tuple[str, ...]]:
@@ -132,11 +131,8 @@ def _session_notices(results: RunResults) -> Iterator[str]:
         first, *_ = results.end.error.splitlines()
         error = first[:_MAX_ERROR_WIDTH].rstrip(": ")  # an error may have no message
         yield f"The session ended with {error}"
-    if results.variation.spikes and (changed := results.variation.spikes.changed) is not None:
-        yield (
-            f"From step {changed.step:,} on steps take {duration(changed.after_ns)} instead of "
-            f"{duration(changed.before_ns)}: means are of both."
-        )
+    if results.variation.pace is not None:
+        yield pace_notice(results.variation.pace)
 
 
 def _read_analyses(

@@ -6,10 +6,13 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from lightning_gpuprof.analysis.run.pace import PaceChange
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
+from lightning_gpuprof.report.labels import phase_label
+from lightning_gpuprof.units import duration
 
 _MOST = 6
 _LOST = re.compile(
@@ -81,6 +84,22 @@ def trace_notices(
             "the run is opened, and then fills in. By hand: "
             f"lightning-gpuprof report {shlex.quote(run)}"
         )
+
+
+def pace_notice(pace: PaceChange) -> str:
+    """Say how the step time changes for good, and in which phase most."""
+    phase = pace.main_phase
+    mostly = f", mostly in {phase_label(phase.value).lower()}" if phase is not None else ""
+    if pace.per_step_ns is None:
+        return (
+            f"From step {pace.since_step:,} on steps take {duration(pace.after_ns)} instead of "
+            f"{duration(pace.before_ns)}{mostly}: means are of both."
+        )
+    return (
+        f"From step {pace.since_step:,} to {pace.until_step:,} every step takes "
+        f"{duration(pace.per_step_ns)} longer than the one before{mostly}: "
+        f"{duration(pace.before_ns)} become {duration(pace.after_ns)}, and means are of all."
+    )
 
 
 def rank_list(ranks: Iterable[int]) -> str:

@@ -4,6 +4,8 @@ import pytest
 from made_records import make_session as session_of
 
 from lightning_gpuprof.analysis.run.device_time import DeviceTime, StepState
+from lightning_gpuprof.analysis.run.ranks.rank_difference import RankDifference
+from lightning_gpuprof.analysis.run.ranks.rank_results import RankResults
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.phases import Phase
@@ -155,9 +157,14 @@ def rank(number, forward_ms, **fields):
 
 
 def test_ranks_are_alike_or_differ_in_a_phase():
-    assert rank_verdict([rank(0, 5), rank(1, 5.1)], ())[0] == "The ranks are alike."
-    assert rank_verdict([rank(0, 5), rank(1, 9)], ())[0] == (
-        "Ranks differ most in forward: rank 1 takes 4.00 ms longer than the fastest."
+    views = (rank(0, 5), rank(1, 9))
+    difference = RankDifference(rank=1, phase=Phase.FORWARD, more_ns=4 * MS)
+    alike = "The ranks are alike."
+    assert rank_verdict(RankResults(views=views), ())[0] == alike
+    slightly = replace(difference, more_ns=MS // 10)
+    assert rank_verdict(RankResults(views=views, difference=slightly), ())[0] == alike
+    assert rank_verdict(RankResults(views=views, difference=difference), ())[0] == (
+        "Ranks differ most in forward: rank 1 takes 4.00 ms longer than the others."
     )
 
 

@@ -4,17 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightning_gpuprof.analysis.chance import (
+    MIN_BLOCKS,
+    RESAMPLES,
+    SEED,
+    block_means,
+    drawn_blocks,
+)
 from lightning_gpuprof.analysis.run.whole_fit import PLAIN, WholeFit
 
 Means = np.ndarray[tuple[int], np.dtype[np.float64]]
 """The mean step of every resample."""
 
-RESAMPLES = 2_000
-"""With this many, the 2.5 and 97.5 percentiles vary by a twentieth of the interval's width."""
 MAX_BLOCKS = 400
-MIN_BLOCKS = 8
-SEED = 20_260_101
-"""A fixed seed, so that the same two runs always give the same answer."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,7 @@ class Interval:
 def change_of_fit(base: WholeFit | None, new: WholeFit | None) -> Interval | None:
     """Return by how much the mean step of `new` lies above that of `base`, as a fraction of it.
 
-    Blocks of consecutive steps are drawn, because neighbours resemble each other and drawing
-    single steps would make the interval too narrow. Of every other kind of time, as many values
+    Blocks of consecutive steps are drawn (`chance.py`). Of every other kind of time, as many values
     are drawn as the fit has. None if either side has too few steps.
     """
     if base is None or new is None or not base.step_ns:
@@ -52,7 +53,6 @@ def _resampled_means(fit: WholeFit, random: np.random.Generator) -> Means:
         if count > MAX_BLOCKS or (kind.name == PLAIN and count >= MIN_BLOCKS):
             length = max(1, round(count ** (1 / 3)), -(-count // MAX_BLOCKS))
             count = max(MIN_BLOCKS, count // length)
-        block_means = np.array([block.mean() for block in np.array_split(kind.values_ns, count)])
-        drawn = random.integers(0, count, size=(RESAMPLES, count))
-        means += kind.per_step * block_means[drawn].mean(axis=1)
+        of_blocks = block_means(kind.values_ns[None, :], count)[0]
+        means += kind.per_step * (drawn_blocks(count, random) @ of_blocks / count)
     return means

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
+from lightning_gpuprof.analysis.chance import MIN_BLOCKS
 from lightning_gpuprof.analysis.compare import same
-from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS, Interval, change_of_fit
+from lightning_gpuprof.analysis.compare.bootstrap import Interval, change_of_fit
 from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.steady import Distribution

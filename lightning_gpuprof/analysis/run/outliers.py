@@ -6,6 +6,7 @@ from math import sqrt
 import numpy as np
 
 from lightning_gpuprof.analysis.run.every_step import untimed_spans
+from lightning_gpuprof.analysis.run.pace import STRETCHES
 from lightning_gpuprof.analysis.run.steady import BATCHES, median, step_flags
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
@@ -24,17 +25,6 @@ SPAN = 0.5
 """Regular spikes extend over at least this share of the run."""
 EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)
 """The phases that should take as long in every step."""
-LASTING = 0.8
-"""The pace has changed at a step if the shares of high steps before and after it differ by this."""
-
-
-@dataclass(frozen=True)
-class PaceChange:
-    """The step from which on steps are longer, or shorter, with the medians before and after."""
-
-    step: int
-    before_ns: int
-    after_ns: int
 
 
 @dataclass(frozen=True)
@@ -57,19 +47,21 @@ class Spikes:
     """The phase with most of the excess; None if there are no spikes."""
     gc_count: int
     """Steps in which the garbage collector ran; the untimed steps of a window count once."""
-    changed: PaceChange | None = None
-    """Set if the high steps are all steps before, or after, some step: they are no spikes then."""
 
 
-def spikes(session: Session, steady: Mask) -> Spikes | None:
-    """Find the spikes; None if no step was recorded."""
+def spikes(session: Session, steady: Mask, *, paced: bool = False) -> Spikes | None:
+    """Find the spikes; None if no step was recorded.
+
+    If the step time changes for good (`paced`), a step is compared with those around it.
+    """
     columns = session.phases_ns(EVEN_PHASES)
     if not columns or not steady.any():
         return None
     even_ns = np.sum(list(columns.values()), axis=0)
     step_ns = median(session.columns["dur_ns"][steady])
     starts_epoch = (step_flags(session) & int(StepFlag.EPOCH_START)) != 0
-    above_ns = even_ns - median(even_ns[steady])
+    usual_ns = _local_medians(even_ns, steady) if paced else median(even_ns[steady])
+    above_ns = even_ns - usual_ns
     numbers = session.columns.get("step", np.arange(session.steps))
     high = steady & ~starts_epoch & (above_ns > SPIKE_FRAC * step_ns)
     steps, count = int(steady.sum()), int(high.sum())
@@ -90,29 +82,16 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
         every_steps=_distance(numbers[high], numbers),
         phase=max(excess_by_phase, key=excess_by_phase.__getitem__) if count else None,
         gc_count=collections + untimed_collections,
-        changed=_pace_change(high[steady], numbers[steady], session.columns["dur_ns"][steady]),
     )
 
 
-def _pace_change(high: Mask, numbers: Int64, dur_ns: Int64) -> PaceChange | None:
-    """Return the lasting change of pace; None if high steps lie among the others.
-
-    >>> _pace_change(np.arange(40) >= 30, np.arange(40), np.full(40, 7)).step
-    30
-    >>> _pace_change(np.arange(40) % 4 == 0, np.arange(40), np.full(40, 7)) is None
-    True
-    """
-    places = np.arange(MIN_REGULAR, len(high) - MIN_REGULAR + 1)
-    if not len(places) or not high.any():
-        return None
-    high_before = np.cumsum(high)[places - 1]
-    share_before = high_before / places
-    share_after = (high.sum() - high_before) / (len(high) - places)
-    differences = np.abs(share_after - share_before)
-    if differences.max() < LASTING:
-        return None
-    place = int(places[differences.argmax()])
-    return PaceChange(int(numbers[place]), median(dur_ns[:place]), median(dur_ns[place:]))
+def _local_medians(values_ns: Int64, steady: Mask) -> Int64:
+    """Return for every step the median of the steady steps around it."""
+    usual_ns = np.zeros(len(values_ns), dtype=np.int64)
+    for stretch in np.array_split(np.flatnonzero(steady), STRETCHES):
+        if len(stretch):
+            usual_ns[stretch] = median(values_ns[stretch])
+    return usual_ns
 
 
 def _distance(spiking: Int64, numbers: Int64) -> float | None:

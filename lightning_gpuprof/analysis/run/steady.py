@@ -145,7 +145,7 @@ def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None
     mask, basis = steady_mask(step_flags(session))
     durations = distribution(dur[mask])
     assert durations is not None
-    plain = distribution(_without_pauses(session)[mask])
+    plain = distribution(without_pauses(session)[mask])
     assert plain is not None
     return StepStats(
         count=session.steps,
@@ -173,7 +173,7 @@ def mean_samples(session: Session, steady: Mask) -> float | None:
     return float(samples[steady].mean())
 
 
-def _without_pauses(session: Session) -> Int64:
+def without_pauses(session: Session) -> Int64:
     """Return the durations of steps without validation and checkpoints."""
     plain = session.columns["dur_ns"]
     for name in ("phase/validation", "phase/checkpoint"):

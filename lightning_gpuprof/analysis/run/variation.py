@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from lightning_gpuprof.analysis.run.growth import Growth, phase_growth
 from lightning_gpuprof.analysis.run.outliers import Spikes, spikes, step_noise_ns
+from lightning_gpuprof.analysis.run.pace import PaceChange, pace_change
 from lightning_gpuprof.analysis.run.phase_split import Part, PhaseStats
 from lightning_gpuprof.analysis.run.slowest import SlowStep, slowest_steps
 from lightning_gpuprof.arrays import Mask
@@ -14,7 +15,7 @@ from lightning_gpuprof.records.reader import Session
 
 @dataclass(frozen=True, kw_only=True)
 class Variation:
-    """Noise, spikes, growth and the slowest steps."""
+    """Noise, spikes, growth, a lasting change and the slowest steps."""
 
     noise_ns: int | None = None
     """The 95% bound of the difference between the mean steps of two equal runs; None with too few
@@ -22,6 +23,8 @@ class Variation:
     spikes: Spikes | None = None
     growing: Mapping[Phase, Growth] = field(default_factory=dict)
     """Phases that take longer and longer."""
+    pace: PaceChange | None = None
+    """How the step time changes for good; None if it does not."""
     slowest: tuple[SlowStep, ...] = ()
     """The slowest steps, the longest first."""
 
@@ -33,9 +36,11 @@ def step_variation(
     parts: Sequence[Part],
 ) -> Variation:
     """Measure how the steps of a session differ."""
+    pace = pace_change(session, steady)
     return Variation(
         noise_ns=step_noise_ns(session, steady),
-        spikes=spikes(session, steady),
+        spikes=spikes(session, steady, paced=pace is not None),
         growing=phase_growth(session, steady),
+        pace=pace,
         slowest=slowest_steps(session, steady, phases, parts),
     )

@@ -63,7 +63,14 @@ ROWS = "self.memory[at : at + len(new)] = new  # one tensor allocated once, inst
 SUM = "self.total += loss.detach()  # instead of self.losses.append(loss)"
 UNSURE = "Memory was not measured for long enough to say whether it grows: train for longer. "
 _COPIES = re.compile(r"\b(cat|concat|concatenate|vstack|hstack)\(|np\.append\(")
-SLOWER = ("slow-callback", "slow-epoch-end", "slow-logging", "slow-checkpoint", "data-wait")
+SLOWER = (
+    "slow-callback",
+    "slow-epoch-end",
+    "slow-logging",
+    "slow-checkpoint",
+    "data-wait",
+    "growing-step",
+)
 EFFORT = Effort(Horizon.QUICK, "a detach or a running sum", "none")
 
 

@@ -112,5 +112,5 @@ def _growing(grown: Growth) -> Finding:
         confidence=0.7,
         places=(Place(phase=Phase.BACKWARD.value),),
         change="self.hidden = hidden.detach()",
-        explains=("memory-growth",),
+        explains=("memory-growth", "growing-step"),
     )

@@ -29,6 +29,7 @@ lasts is not jitter.
 
 from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.outliers import Spikes
+from lightning_gpuprof.analysis.run.pace import PaceChange
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.model import (
@@ -71,6 +72,7 @@ SHAPES = (
 )
 UNKNOWN = f"{NO_PATTERN}: look for other programs on this machine first."
 LASTS = "the step time changes at step {step:,} and stays so, which is not jitter"
+GROWS = "the step time grows from step {step:,} on, which is not jitter"
 EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
 
 
@@ -83,9 +85,9 @@ def judge(run: RunResults) -> Finding | Abstained | None:
     collected_ns = (run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None) or 0
     if spikes.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns:
         return _of_collector(run, spikes, collected_ns)
-    if spikes.changed is not None:
-        return Abstained("", LASTS.format(step=spikes.changed.step))
     regular = spikes.count > 1 and spikes.every_steps is not None
+    if not regular and run.variation.pace is not None:
+        return Abstained("", _lasts(run.variation.pace))
     if not regular and (spikes.count < 2 or spikes.excess_per_step_ns < MIN_FRAC * step_ns):
         return None
     if not regular and run.device.time is not None and run.device.time.is_behind:
@@ -109,6 +111,10 @@ def judge(run: RunResults) -> Finding | Abstained | None:
         confidence=0.6 if regular else 0.3,
         places=_spiking(run, spikes),
     )
+
+
+def _lasts(pace: PaceChange) -> str:
+    return (LASTS if pace.until_step is None else GROWS).format(step=pace.since_step)
 
 
 def _of_collector(run: RunResults, spikes: Spikes, collected_ns: int) -> Finding:

@@ -69,7 +69,7 @@ def ranks_view(run: LoadedRun, query: Query) -> RanksPayload:
     if len(stepped) < 2:
         return RanksPayload(nothing=_nothing(results.start.world_size, len(stepped), lacking))
     views = ranks_to_show(stepped)
-    sentence, slow = rank_verdict(stepped, report.findings)
+    sentence, slow = rank_verdict(results.ranks, report.findings)
     devices = {view.rank: _device_of(run, view.rank) for view in views}
     lanes = tuple(_lane(view, devices[view.rank], view.rank == slow) for view in views)
     body: list[Part] = []

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
+from lightning_gpuprof.analysis.chance import MIN_BLOCKS
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.model import Finding

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from lightning_gpuprof.analysis.run.ranks.rank_results import RankResults
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding
@@ -14,7 +15,7 @@ MOST_RANKS = 8
 """If there are more ranks, those that wait least are shown at first."""
 STRAGGLER = "straggler-rank"
 ALIKE_FRAC = 0.02
-"""Ranks whose phases differ by less than this share of the step are alike."""
+"""Ranks whose phases differ by less than this share of the step are alike, even if surely."""
 
 
 def ranks_section(run: RunResults, findings: Sequence[Finding]) -> Section | None:
@@ -56,13 +57,13 @@ def ranks_section(run: RunResults, findings: Sequence[Finding]) -> Section | Non
     note = f"{len(run.ranks.views)} ranks{where}"
     if many:
         note += "; those that wait least come first"
-    sentence, _ = rank_verdict(run.ranks.views, findings)
+    sentence, _ = rank_verdict(run.ranks, findings)
     difference = Text((sentence,))
     chart = Chart("ranks", "Ranks side by side")
     return Section("ranks", "Ranks", "page", (difference, table, chart), note=note)
 
 
-def rank_verdict(ranks: Sequence[RankView], findings: Sequence[Finding]) -> tuple[str, int | None]:
+def rank_verdict(ranks: RankResults, findings: Sequence[Finding]) -> tuple[str, int | None]:
     """Say which rank the others wait for, or in which phase the ranks differ most.
 
     Returns:
@@ -72,25 +73,15 @@ def rank_verdict(ranks: Sequence[RankView], findings: Sequence[Finding]) -> tupl
     if late is not None:
         rank = next((place.rank for place in late.places if place.rank is not None), None)
         return f"{late.title}.", rank
-    stepped = [rank for rank in ranks if rank.mean_ns]
-    widest: tuple[int, Phase, RankView] | None = None
-    for phase in Phase:
-        timed = [rank for rank in stepped if phase in rank.phase_mean_ns]
-        if not timed:
-            continue
-        slow = max(timed, key=lambda rank: rank.phase_mean_ns[phase])
-        fast = min(timed, key=lambda rank: rank.phase_mean_ns[phase])
-        difference = slow.phase_mean_ns[phase] - fast.phase_mean_ns[phase]
-        if widest is None or difference > widest[0]:
-            widest = difference, phase, slow
-    if widest is None or widest[0] < ALIKE_FRAC * (stepped[0].mean_ns or 0):
+    step_ns = next((view.mean_ns for view in ranks.views if view.mean_ns), 0)
+    difference = ranks.difference
+    if difference is None or difference.more_ns < ALIKE_FRAC * step_ns:
         return "The ranks are alike.", None
-    difference, phase, slow = widest
     sentence = (
-        f"Ranks differ most in {phase_label(phase.value).lower()}: rank {slow.rank} takes "
-        f"{duration(difference)} longer than the fastest."
+        f"Ranks differ most in {phase_label(difference.phase.value).lower()}: "
+        f"rank {difference.rank} takes {duration(difference.more_ns)} longer than the others."
     )
-    return sentence, slow.rank
+    return sentence, difference.rank
 
 
 def _waits(rank: RankView) -> tuple[bool, int]:

@@ -94,5 +94,5 @@ def test_a_lasting_change_of_the_step_time_is_not_jitter(evaluate, analyze):
     result = evaluate(phases, steps=400)
     assert isinstance(result, Abstained)
     assert result.reason == ("the step time changes at step 300 and stays so, which is not jitter")
-    changed = analyze(phases, steps=400).variation.spikes.changed
-    assert (changed.step, changed.before_ns, changed.after_ns) == (300, MS, 12 * MS)
+    changed = analyze(phases, steps=400).variation.pace
+    assert (changed.since_step, changed.before_ns, changed.after_ns) == (300, MS, 12 * MS)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.ranks.rank_waits import EXCHANGED, RankWaits
+from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
+from lightning_gpuprof.analysis.run.ranks.rank_work import EXCHANGED
 from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.steady import mean, median
 from lightning_gpuprof.arrays import Mask

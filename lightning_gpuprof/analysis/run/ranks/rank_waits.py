@@ -2,48 +2,43 @@
 
 Ranks meet where they exchange gradients (`EXCHANGE`), in `self.log(sync_dist=True)`, and where
 Lightning checks whether to stop (`STOP_CHECK`). At a meeting, the rank that waits least came last:
-its wait is the communication itself. By what the others wait longer, they wait for that rank.
+its wait is the communication itself. By what the others wait longer, they wait for that rank, as
+far as it also worked longer than they (`rank_lateness.py`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lightning_gpuprof.analysis.run.loader_wait import LoaderWait, loader_wait
+from lightning_gpuprof.analysis.run.ranks.rank_lateness import (
+    Lateness,
+    Waits,
+    causes_of,
+    excess_of_last,
+    lateness,
+    mean_excess,
+    unequal_phases,
+)
 from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table
+from lightning_gpuprof.analysis.run.ranks.rank_work import (
+    MEETINGS,
+    RankWork,
+    exchanges_of,
+    trains_on_device,
+)
 from lightning_gpuprof.analysis.run.steady import mean
-from lightning_gpuprof.arrays import Floats, Int64, Mask
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.lines import HostLines, WorkerLines
-from lightning_gpuprof.records.phases import EXCHANGE, SELF_LOG, STOP_CHECK, Phase
+from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED
 
 FORWARD_MORE = 1.5
 """The forward pass counts as a meeting if that explains this many times as much lateness."""
-_AFTER = (
-    Phase.CLIP_GRADIENTS,
-    Phase.OPTIMIZER_STEP,
-    Phase.CALLBACKS,
-    Phase.LOGGING,
-    Phase.CHECKPOINT,
-    Phase.VALIDATION,
-    Phase.OTHER,
-)
-"""Phases after the exchange: they make a rank late in the step that follows."""
-EXCHANGED = f"part/{Phase.BACKWARD.value}/{EXCHANGE}"
-_MEETINGS = {
-    Phase.LOGGING: f"part/{Phase.LOGGING.value}/{SELF_LOG}",
-    Phase.OTHER: f"part/{Phase.OTHER.value}/{STOP_CHECK}",
-}
-"""Parts in which the host waits for other ranks, by the phase that they are parts of."""
-_LOGGED = 1 + list(_MEETINGS).index(Phase.LOGGING)
+_LOGGED = 1 + list(MEETINGS).index(Phase.LOGGING)
 """The index of logging among the meetings, of which the exchange is the first."""
-
-_Waits = Floats
-"""By meeting, rank and step."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +53,18 @@ class RankWaits:
         late: The ranks that others wait for most: a single rank, or several that are late together.
         late_ns: The saving per step if these ranks were never later than all others.
         usual_ns: The same for another rank, which is due to chance.
+        sure_ns: What of the difference between the two is sure; None if chance explains three
+            quarters of it or more.
         mean_wait_ns: The mean of `waited_ns`.
-        causes: By phase, by how much the rank that waits least exceeds the median rank.
+        causes: By phase, by how much it surely takes longer on the late ranks.
+        turns: By phase, by how much it takes longer on whichever rank waits least.
+        unequal: Phases in which ranks have unequal work, and not only an uneven machine.
         part: The callback, logger or other named part that makes up most of the first cause.
         lines: Samples of the training thread on the first late rank.
         worker_lines: Samples of its workers.
         loader_wait: What its wait for data consists of.
         other_lines: Samples of the training thread on a rank that is not late.
+        meets_in_forward: Whether ranks also wait for one another in the forward pass.
         log_waited_ns: How long a rank waits in `self.log`, by rank; empty on a GPU, where the host
             does not wait there.
     """
@@ -75,14 +75,23 @@ class RankWaits:
     late: tuple[int, ...]
     late_ns: int
     usual_ns: int
+    sure_ns: int | None
     mean_wait_ns: int
     causes: dict[Phase, int]
+    turns: dict[Phase, int]
+    unequal: tuple[Phase, ...]
     part: str | None
     lines: HostLines | None
     worker_lines: WorkerLines | None
     loader_wait: LoaderWait
     other_lines: HostLines | None = None
     log_waited_ns: dict[int, int] = field(default_factory=dict)
+    meets_in_forward: bool = False
+
+    @property
+    def delay_ns(self) -> int:
+        """By how much the late ranks delay a step, beyond what another rank does by chance."""
+        return max(0, self.late_ns - self.usual_ns)
 
 
 def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> RankWaits | None:
@@ -93,7 +102,7 @@ def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> Rank
     """
     order = sorted(steady)
     sessions = [ranks[rank] for rank in order]
-    exchanges, timed = _exchanges(sessions)
+    exchanges, timed = exchanges_of(sessions)
     if exchanges is None:
         return None
     chosen = [
@@ -108,7 +117,7 @@ def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> Rank
 
 def exchange_at_most(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> int | None:
     """Return the mean exchange on the rank where it is shortest; None if it was not timed."""
-    exchanges, timed = _exchanges([ranks[rank] for rank in steady])
+    exchanges, timed = exchanges_of([ranks[rank] for rank in steady])
     if exchanges is None or not timed:
         return None
     measured = [
@@ -116,25 +125,6 @@ def exchange_at_most(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -
         for exchange, mask in zip(exchanges, steady.values(), strict=True)
     ]
     return min((mean(exchange) for exchange in measured if len(exchange)), default=None)
-
-
-def _exchanges(sessions: Sequence[Session]) -> tuple[list[Int64] | None, bool]:
-    """Return the exchange in every step by rank, and whether it was timed by itself.
-
-    If it was not, it is the whole backward pass.
-    """
-    on_device = any(map(_on_device, sessions))
-    name = f"device_{EXCHANGED}" if on_device else EXCHANGED
-    timed = all(name in session.columns for session in sessions)
-    if timed:
-        return [session.columns[name] for session in sessions], True
-    backward = [None if on_device else session.phase_ns(Phase.BACKWARD) for session in sessions]
-    measured = [column for column in backward if column is not None]
-    return measured if len(measured) == len(sessions) else None, False
-
-
-def _on_device(session: Session) -> bool:
-    return session.start.device is not None and session.start.device.type != "cpu"
 
 
 class _Compared:
@@ -147,22 +137,20 @@ class _Compared:
         self._order = order
         self._exchanges = exchanges
         self._timed = timed
-        self._clock = "device" if any(map(_on_device, steps.sessions)) else "phase"
+        self._on_device = any(map(trains_on_device, steps.sessions))
+        self._work = RankWork(steps, exchanges, timed=timed, on_device=self._on_device)
 
     def result(self) -> RankWaits:
         """Compare the ranks by the meetings that explain more."""
-        waits = self._waits(forward=False)
-        late = _late(waits)
-        meeting_phases: tuple[Phase, ...] = ()
-        waits_with_forward = self._waits(forward=True)
-        late_with_forward = _late(waits_with_forward)
-        if late_with_forward.costs_ns > FORWARD_MORE * late.costs_ns:
-            waits, late = waits_with_forward, late_with_forward
-            meeting_phases = (Phase.FORWARD,)
+        waits, work, late = self._compare(forward=False)
+        with_forward = self._compare(forward=True)
+        meets_in_forward = with_forward[2].late_ns > FORWARD_MORE * late.late_ns
+        if meets_in_forward:
+            waits, work, late = with_forward
         whole = waits.sum(axis=0)
-        last = whole.argmin(axis=0)
-        last_frac = np.bincount(last, minlength=len(whole)) / whole.shape[1]
-        causes = self._causes(last, without=meeting_phases)
+        last_frac = np.bincount(whole.argmin(axis=0), minlength=len(whole)) / whole.shape[1]
+        excess = excess_of_last(work, waits)
+        causes = causes_of(late.rows, excess, waits)
         exchange = self.steps.table(self._exchanges).min(axis=0).mean()
         first = self.steps.sessions[late.rows[0]]
         other = next(
@@ -174,59 +162,44 @@ class _Compared:
             log_waited_ns=self._by_rank(waits[_LOGGED]) if len(waits) > _LOGGED else {},
             last_frac=dict(zip(self._order, last_frac.tolist(), strict=True)),
             late=tuple(self._order[row] for row in late.rows),
-            late_ns=round(late.costs_ns),
+            late_ns=round(late.late_ns),
             usual_ns=round(late.usual_ns),
+            sure_ns=round(late.sure_ns) if late.is_sure else None,
             mean_wait_ns=round(float(whole.mean())),
             causes=causes,
+            turns=mean_excess(excess),
+            unequal=unequal_phases(work),
             part=self._part(late.rows[0], causes),
             lines=first.last(HostLines),
             worker_lines=first.last(WorkerLines),
             other_lines=other.last(HostLines),
             loader_wait=loader_wait(first, self.steps.chosen[late.rows[0]]),
+            meets_in_forward=meets_in_forward,
         )
+
+    def _compare(self, *, forward: bool) -> tuple[Waits, dict[Phase, Table], Lateness]:
+        """Return waits for others, work by phase and who is late; with `forward`, ranks meet there.
+
+        What a rank does itself in forward is then unknown.
+        """
+        waits = self._waits(forward=forward)
+        work = self._work.by_phase(without=(Phase.FORWARD,) if forward else ())
+        return waits, work, lateness(waits, self._work.whole(work))
 
     def _by_rank(self, table: Table) -> dict[int, int]:
         means = table.mean(axis=1)
         return {rank: round(float(ns)) for rank, ns in zip(self._order, means, strict=True)}
 
-    def _waits(self, *, forward: bool) -> _Waits:
-        """Return how long ranks wait for others; with `forward`, they also meet in forward."""
+    def _waits(self, *, forward: bool) -> Waits:
         exchange = self.steps.table(self._exchanges)
         meetings = [exchange]
         if forward:
             # Together with the exchange, because a rank that computes longer waits less there.
-            meetings = [exchange + self.steps.named(f"{self._clock}/{Phase.FORWARD.value}")]
-        if self._clock == "phase":  # a host that drives a GPU does not wait there for other ranks
-            meetings += [self.steps.named(name) for name in _MEETINGS.values()]
+            clock = "device" if self._on_device else "phase"
+            meetings = [exchange + self.steps.named(f"{clock}/{Phase.FORWARD.value}")]
+        if not self._on_device:  # a host that drives a GPU does not wait there for other ranks
+            meetings += [self.steps.named(name) for name in MEETINGS.values()]
         return np.array([meeting - meeting.min(axis=0) for meeting in meetings])
-
-    def _causes(self, last: npt.NDArray[np.intp], *, without: Sequence[Phase]) -> dict[Phase, int]:
-        """Return by how much phases take longer on the last rank than on the median rank."""
-        causes = {}
-        for phase in Phase:
-            values = None if phase in without else self._own(phase)
-            if values is None:
-                continue
-            of_last = np.take_along_axis(values, last[None, :], axis=0)[0]
-            excess_ns = float((of_last - np.median(values, axis=0)).mean())
-            # The median of two ranks lies halfway between them.
-            causes[phase] = round(excess_ns * (2 if len(values) == 2 else 1))
-        return dict(sorted(causes.items(), key=lambda item: -item[1]))
-
-    def _own(self, phase: Phase) -> Table | None:
-        """Return a phase's time by rank without waits for others; None if not measured."""
-        if phase is Phase.BACKWARD:
-            if not self._timed:
-                return None
-            name = f"{self._clock}/{phase.value}"
-            return self.steps.named(name) - self.steps.table(self._exchanges)
-        columns = [session.phase_ns(phase) for session in self.steps.sessions]
-        if any(column is None for column in columns):
-            return None
-        own = self.steps.table(columns, before=phase in _AFTER)
-        if phase in _MEETINGS:
-            own -= self.steps.named(_MEETINGS[phase], before=True)
-        return own
 
     def _part(self, late: int, causes: Mapping[Phase, int]) -> str | None:
         """Return the named part that makes up most of the first cause on the rank in a row."""
@@ -234,37 +207,13 @@ class _Compared:
         if phase is None or phase is Phase.BACKWARD:
             return None
         prefix = f"part/{phase.value}/"
+        not_work = (*MEETINGS.values(), *(f"{prefix}{name}" for name in OWN_CALLBACKS))
         excess_ns = {}
         for name in self.steps.sessions[late].columns:
-            if name.startswith(prefix) and name not in _MEETINGS.values():
+            if name.startswith(prefix) and name not in not_work:
                 means = self.steps.named(name).mean(axis=1)
                 excess_ns[name] = means[late] - np.median(np.delete(means, late))
         most = max(excess_ns, key=lambda name: excess_ns[name], default="")
         if not most or excess_ns[most] < causes[phase] / 2:
             return None
         return most.removeprefix(prefix)
-
-
-class _Late(NamedTuple):
-    """The rows of the late ranks, what they cost, and what another rank costs."""
-
-    rows: list[int]
-    costs_ns: float
-    usual_ns: float
-
-
-def _late(waits: _Waits) -> _Late:
-    """Return the late ranks, their cost, and the usual cost of another rank."""
-    mean_ns = waits.sum(axis=0).mean(axis=1)
-    late = [int(mean_ns.argmin())]
-    together = np.flatnonzero(mean_ns < np.median(mean_ns) / 2).tolist()
-    if 1 < len(together) <= len(mean_ns) / 2 and _gain(waits, late) < _gain(waits, together) / 2:
-        late = together
-    others = [row for row in range(len(mean_ns)) if row not in late]
-    usual = [_gain(waits, [row]) for row in others[:4]]
-    return _Late(late, _gain(waits, late), float(np.mean(usual)))
-
-
-def _gain(waits: _Waits, rows: Sequence[int]) -> float:
-    """Return the least wait of all other ranks: by so much the ranks in these rows are late."""
-    return float(np.delete(waits, rows, axis=1).min(axis=1).sum(axis=0).mean())
