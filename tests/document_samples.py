@@ -58,14 +58,21 @@ def fault_documents(folder: Path) -> dict[str, Document]:
 
 
 def comparison_documents(folder: Path) -> dict[str, Document]:
-    """Return documents of two runs that were compared, and of three."""
+    """Return documents of two runs, with and without a finding gone, and of three runs."""
     records = [memory(1), Scalars(steps=[0], values={"loss": [1.0]})]
     base = str(write_run(folder / "base", make_session({"forward": MS}, records=records)))
     slower = make_session({"forward": 2 * MS}, records=records, cpu_count=4)
     new = str(write_run(folder / "new", slower))
+    waits = {"forward": MS, "data_wait": 2 * MS}
+    loader = Loader(num_workers=0)
+    mended = [
+        str(write_run(folder / name, make_session(phases, loader=loader, samples=8)))
+        for name, phases in (("waits", waits), ("mended", {"forward": MS}))
+    ]
     traced = [str(gpu_run(folder / name, slow_ms=ms)) for name, ms in (("a", 0), ("b", 3))]
     return {
         "two runs": compare_runs(base, new).document(),
+        "a finding gone": compare_runs(*mended).document(),
         "two traced runs": compare_runs(*traced).document(),
         "three runs": compare_several(base, new, new).document(),
     }

@@ -36,6 +36,7 @@ from lightning_gpuprof.report.document import (
 from lightning_gpuprof.report.finding_cards import labelled
 from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.report.load import Report
+from lightning_gpuprof.report.predictions import MAX_CORE_WAIT, predictions, predictions_section
 from lightning_gpuprof.report.run.answer import BASES
 from lightning_gpuprof.units import percent
 
@@ -45,8 +46,6 @@ MIN_FIT_DIFFERENCE = 0.01
 """The sentence gives both changes if those of the whole fit and of a steady step differ by this."""
 MIN_SHARE = 0.005
 """Phases and operators that changed by less than this share of the step are not shown at first."""
-MAX_CORE_WAIT = 0.05
-"""There is a warning if the training thread waited this share of its time for a free core."""
 DIFFERENCE = "relative to the base's value, or absolute where that is less"
 NO_VALUES = "No step has a recorded loss in both runs: whether they compute the same is unknown."
 INTERVAL_NOTE = (
@@ -193,7 +192,8 @@ def compared_figures(base: Report, new: Report, result: Comparison) -> tuple[Bef
     scale = (1.0, 1.0)
     if result.per_sample:
         scale = (base.results.batch_size or 1.0, new.results.batch_size or 1.0)
-    return before_after(base.results, new.results, result.values, scale=scale)
+    shown = result.step_verdict in (Outcome.FASTER, Outcome.SLOWER)
+    return before_after(base.results, new.results, result.values, scale=scale, step_shown=shown)
 
 
 def most_changed_phase(base: Report, new: Report, result: Comparison) -> Change | None:
@@ -217,9 +217,11 @@ def _sections(base: Report, new: Report, result: Comparison, tolerance: float) -
     if result.differs:
         yield _differs(result)
     if figures := compared_figures(base, new, result):
-        note = "figures that both runs have, and the direction in which each should change"
+        note = "figures that both runs have, and the goal of each"
         table = before_after_table(figures)
         yield Section("before_after", "Before and after", "first", (table,), note=note)
+    if checked := predictions(base.results, new.results, result, gone_findings(base, new)):
+        yield predictions_section(checked)
     yield from _step_sections(result)
     yield from _traced("operators", "Operators", "own time", result.operators, result)
     kernels = [replace(row, name=kernel_name(row.name)) for row in result.kernels]
@@ -307,20 +309,20 @@ def before_after_table(figures: Sequence[BeforeAfter]) -> Table:
         Column("base", "Base", "number"),
         Column("new", "New", "number"),
         Column("diff_frac", "Change", "change_frac"),
-        Column("wanted", "Wanted", "text"),
-        Column("as_wanted", "As wanted", "text"),
+        Column("goal", "Goal", "text"),
+        Column("met", "Met", "text"),
     )
     rows = []
     for figure in figures:
-        unit = "number" if figure.wanted == "same" else labelled(figure.name)[1]
+        unit = "number" if figure.goal == "same" else labelled(figure.name)[1]
         row: dict[str, Value] = {
             "id": figure.name,
             "label": figure.label,
             "base": Quantity(figure.base, unit),
             "new": Quantity(figure.new, unit),
             "diff_frac": figure.diff_frac,
-            "wanted": figure.wanted,
-            "as_wanted": {None: "unchanged", True: "yes", False: "no"}[figure.as_wanted],
+            "goal": figure.goal,
+            "met": figure.met,
         }
         rows.append(row)
     return Table("before_after", columns, tuple(rows))

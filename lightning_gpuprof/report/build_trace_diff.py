@@ -67,7 +67,7 @@ def _sections(base: TraceAnalysis, test: TraceAnalysis, diff: TraceDiff) -> Iter
     # If only one trace marks its steps, a step would be compared with a whole trace.
     if bool(base.steps) == bool(test.steps):
         if compared := before_after(as_run(base), as_run(test)):
-            note = "figures that both traces have, and the direction in which each should change"
+            note = "figures that both traces have, and the goal of each"
             table = before_after_table(compared)
             yield Section("before_after", "Before and after", "first", (table,), note=note)
     yield from _changes("device_time", "Device", diff.gpu, diff)

@@ -29,8 +29,8 @@ def test_two_trace_files_are_compared_per_step(two_traces, capsys):
     assert gemm["new_ns"] == 2 * gemm["base_ns"]
     assert (gemm["base_count"], gemm["change"]) == (gemm["new_count"], "slower")
     compared = rows(document, "before_after", "id")
-    assert compared["kernels_per_step_count"]["as_wanted"] == "unchanged"
-    assert compared["step_ns"]["wanted"] == "lower"
+    assert compared["kernels_per_step_count"]["met"] == "unchanged"
+    assert compared["step_ns"]["goal"] == "lower"
     assert "peak_allocated_bytes" not in compared
 
 

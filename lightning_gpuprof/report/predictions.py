@@ -1,0 +1,131 @@
+"""What a run's findings predicted, beside what another run measured after the change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lightning_gpuprof.analysis.compare.compare import Comparison
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.model import Finding, When
+from lightning_gpuprof.report.document import Column, Interval, Section, Table, Text, Value
+from lightning_gpuprof.units import percent
+
+MAX_CORE_WAIT = 0.05
+"""A run is busy if its training thread waited this share of its time for a free core."""
+OTHER_LENGTH = 2
+"""Runs of which one has this many times the other's steps may differ by their length alone."""
+
+Outcome = Literal["held", "saved more", "saved less"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What findings that are gone had predicted, and what was measured; in ns per step.
+
+    Args:
+        names: Ids of the findings, whose changes were measured together.
+        predicted: The sum of their savings.
+        measured: What the mean step takes less, 19 times in 20; below 0 if it takes longer.
+        reasons: What else differs between the runs and may explain a difference.
+    """
+
+    names: tuple[str, ...]
+    predicted: Interval
+    measured: Interval
+    reasons: tuple[str, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether the measured saving meets the predicted interval.
+
+        >>> Prediction((), Interval(1, 3), Interval(2, 5), ()).outcome
+        'held'
+        >>> Prediction((), Interval(1, 3), Interval(4, 5), ()).outcome
+        'saved more'
+        """
+        if self.measured.low > self.predicted.high:
+            return "saved more"
+        return "saved less" if self.measured.high < self.predicted.low else "held"
+
+
+def predictions(
+    base: RunResults, new: RunResults, result: Comparison, gone: Sequence[Finding]
+) -> tuple[Prediction, ...]:
+    """Return the predictions of findings that are gone, if the comparison can check them.
+
+    Savings in steps are compared with the steady step, all others with the whole fit. Nothing can
+    be checked if the models or the batch sizes differ.
+    """
+    if result.per_sample or result.other_model:
+        return ()
+    in_steps = [finding for finding in gone if finding.when is When.IN_STEPS]
+    also_between = [finding for finding in gone if finding.when is not When.IN_STEPS]
+    measured = [
+        (in_steps, result.change, result.steps.mean_ns.base),
+        (also_between, result.fit_change, result.steps.whole_fit_ns.base),
+    ]
+    if in_steps and also_between:  # their changes were made together
+        measured = [(list(gone), result.fit_change, result.steps.whole_fit_ns.base)]
+    checked = []
+    for findings, change, base_ns in measured:
+        claiming = [finding for finding in findings if finding.saving_ns.high]
+        if claiming and change is not None and base_ns:
+            checked.append(
+                Prediction(
+                    names=tuple(finding.id for finding in claiming),
+                    predicted=Interval(
+                        sum(finding.saving_ns.low for finding in claiming),
+                        sum(finding.saving_ns.high for finding in claiming),
+                    ),
+                    measured=Interval(round(-change.high * base_ns), round(-change.low * base_ns)),
+                    reasons=_reasons(base, new, result),
+                )
+            )
+    return tuple(checked)
+
+
+def _reasons(base: RunResults, new: RunResults, result: Comparison) -> tuple[str, ...]:
+    reasons = []
+    waits = [run.facts.core_wait for run in (base, new)]
+    shares = [0.0 if wait is None else wait.frac for wait in waits]
+    if max(shares) >= MAX_CORE_WAIT:
+        of_base, of_new = map(percent, shares)
+        reasons.append(
+            f"the machine was busy: training waited {of_base} of its time for a core before the "
+            f"change and {of_new} after it"
+        )
+    steps = sorted((result.base_steps, result.new_steps))
+    if steps[1] >= OTHER_LENGTH * steps[0]:
+        reasons.append(
+            f"the runs differ in length: {result.base_steps:,} and {result.new_steps:,} steps"
+        )
+    machine = [fact.name for fact in result.differs if fact.kind in ("machine", "versions")]
+    if machine:
+        reasons.append(f"the runs differ in {', '.join(machine)}")
+    return tuple(reasons)
+
+
+def predictions_section(checked: Sequence[Prediction]) -> Section:
+    """Return the predictions as a table; the reasons follow where a prediction did not hold."""
+    columns = (
+        Column("name", "Finding that is gone", "code"),
+        Column("predicted", "Predicted", "ns"),
+        Column("measured", "Measured", "ns"),
+        Column("outcome", "Prediction", "text"),
+    )
+    rows: tuple[dict[str, Value], ...] = tuple(
+        {
+            "name": ", ".join(prediction.names),
+            "predicted": prediction.predicted,
+            "measured": prediction.measured,
+            "outcome": prediction.outcome,
+        }
+        for prediction in checked
+    )
+    missed = [prediction for prediction in checked if prediction.outcome != "held"]
+    reasons = missed[0].reasons if missed else ()
+    body: list[Table | Text] = [Table("predictions", columns, rows)]
+    if reasons:
+        body.append(Text((f"What else may explain the difference: {'; '.join(reasons)}.",)))
+    note = "time saved per step by all changes together"
+    return Section("predictions", "Predicted and measured", "first", tuple(body), note=note)
