@@ -22,7 +22,8 @@ a slope in at most one of a thousand runs. The saving lies between what the grow
 on average and what it costs by now.
 
 ## Limits
-The rule is silent below a kilobyte per step.
+The rule is silent below a kilobyte per step. If memory was not measured for long enough, a phase
+that gets slower is `info`, unless a line in it is known that appends to a collection.
 """
 
 import re
@@ -116,7 +117,8 @@ def _finding(
     cost_ns = before_ns + sum(growth.mean_above_first for growth in slower.values())
     now_ns = before_ns + sum(growth.last - growth.first for growth in slower.values())
     saving = Range(low=min(cost_ns, now_ns), high=now_ns)
-    severity = grade(saving, step_ns, cost_ns=cost_ns) if memory else Severity.INFO
+    is_known = memory is not None or line is not None
+    severity = grade(saving, step_ns) if is_known else Severity.INFO
     if memory and memory.bytes_per_step >= WARN_BYTES_PER_STEP and severity is Severity.INFO:
         severity = Severity.WARNING
     copies = line is not None and _COPIES.search(line.source) is not None
@@ -136,7 +138,7 @@ def _finding(
         evidence=evidence,
         saving_ns=saving,
         cause_ns=saving,
-        confidence=0.8 if memory else 0.3,
+        confidence=0.8 if memory else 0.7 if line else 0.3,
         places=(
             *([Place.at(line, phase=line.phase)] if line else []),
             *(Place(phase=phase.value) for phase in slower),
