@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, strided
 from torch.nn.utils.rnn import PackedSequence
 
-from lightning_gpuprof.adapters.torch_tensors import stored_values, tree_leaves
+from lightning_gpuprof.adapters.torch_tensors import storage_key, stored_values, tree_leaves
 
 _COUNTS = ("num_graphs", "batch_size")
 """Attributes in which batches of graph and tensor-dict libraries hold their number of samples."""
@@ -69,6 +69,41 @@ def tensor_bytes(batch: Any) -> int:
     3232
     """
     return sum(_bytes(leaf) for leaf in tree_leaves(batch) if isinstance(leaf, Tensor))
+
+
+def array_bytes(value: Any) -> int:
+    """Return the bytes of the tensors and arrays in a value.
+
+    >>> import numpy, torch
+    >>> array_bytes([torch.zeros(8), {"text": "abc", "mask": numpy.zeros(4, dtype=bool)}])
+    36
+    """
+    return sum(
+        _bytes(leaf) if isinstance(leaf, Tensor) else int(getattr(leaf, "nbytes", 0))
+        for leaf in tree_leaves(value)
+    )
+
+
+def held_bytes(value: Any) -> int:
+    """Return the memory on the host that a value holds, once it has been moved to the host.
+
+    A tensor on the CPU holds its whole storage, however small the part of it that it shows. Moved
+    from a device, it is a copy.
+
+    >>> import torch
+    >>> logits = torch.zeros(4, 100)
+    >>> held_bytes([logits[:, :1], logits.argmax(1)])
+    1632
+    """
+    storages: dict[int, int] = {}
+    for leaf in tree_leaves(value):
+        if not isinstance(leaf, Tensor):
+            storages[id(leaf)] = int(getattr(leaf, "nbytes", 0))
+        elif leaf.device.type == "cpu" and leaf.layout is strided:
+            storages[storage_key(leaf)] = leaf.untyped_storage().nbytes()
+        else:
+            storages[id(leaf)] = _bytes(leaf)
+    return sum(storages.values())
 
 
 def leaves_of(value: Any) -> Iterator[Any]:

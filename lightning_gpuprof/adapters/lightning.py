@@ -144,6 +144,17 @@ def detects_anomaly(trainer: Any) -> bool:
     return bool(getattr(trainer, "_detect_anomaly", False))
 
 
+def keeps_predictions(trainer: Any) -> tuple[bool, str | None]:
+    """Return what keeps the outputs of `predict` until it ends.
+
+    That is whether the Trainer returns them, and the class of a `BasePredictionWriter` that
+    receives all of them at the end of the epoch, or None.
+    """
+    callbacks = (c for c in trainer.callbacks if is_kind(c, "BasePredictionWriter"))
+    writers = (type(c).__name__ for c in callbacks if c.interval.on_epoch)
+    return bool(trainer.predict_loop.return_predictions), next(writers, None)
+
+
 def validation_batches(trainer: Any) -> list[int | float]:
     """Return the number of batches that a validation takes from every loader; empty if unknown."""
     return list(getattr(trainer.fit_loop.epoch_loop.val_loop, "_max_batches", None) or ())

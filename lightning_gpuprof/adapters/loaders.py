@@ -5,7 +5,7 @@ The rest is making the batch or, with workers, receiving it.
 Private names in torch 2.2 to 2.13. The wait for an iterator without them is not split:
     torch.utils.data.dataloader._SingleProcessDataLoaderIter, ._MultiProcessingDataLoaderIter
     DataLoader._iterator, ._get_iterator; the iterators' _sampler_iter, _dataset_kind, _data_queue,
-    and its _poll
+    and its _poll; _workers, without which the workers' memory is unknown
 In Lightning 2.4 to 2.6: _data_fetcher of loops, and its CombinedLoader's _iterator;
 _combined_loader of loops, and fit_loop._load_combined_loader_states
 """
@@ -48,6 +48,17 @@ def before_first_iterators(loop: Any) -> str:
 def loaders_of(loop: Any) -> list[Any]:
     """Return the loaders that a loop fetches from; empty if they are unknown."""
     return list(reach(loop, "_combined_loader.flattened") or ())
+
+
+def iterators_of(loop: Any) -> tuple[Any, ...]:
+    """Return the iterators that a loop fetches from in this epoch; empty if they are unknown."""
+    return tuple(reach(loop, "_data_fetcher.iterator._iterator.iterators") or ())
+
+
+def worker_ids(loop: Any) -> tuple[int, ...]:
+    """Return the process ids of the workers that a loop fetches from; empty if unknown."""
+    workers = (getattr(iterator, "_workers", ()) for iterator in iterators_of(loop))
+    return tuple(worker.pid for of_iterator in workers for worker in of_iterator if worker.pid)
 
 
 def has_iterator(loader: Any) -> bool:
@@ -120,8 +131,7 @@ class LoaderParts:
 
     def watch(self, loop: Any) -> None:
         """Time the parts of the iterators that a loop fetches from in this epoch."""
-        path = "_data_fetcher.iterator._iterator.iterators"
-        for iterator in reach(loop, path) or ():
+        for iterator in iterators_of(loop):
             if type(iterator) in _ITERATORS:
                 self._time_sampler(iterator)
                 self._time_workers(iterator)

@@ -18,6 +18,7 @@ from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import HookDispatcher, HookSet, dispatcher_in
+from lightning_gpuprof.runtime.host_memory import available_bytes
 from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.tensors import count_samples
 
@@ -34,12 +35,13 @@ class BatchSizeAdvisor(RecordingCallback):
     Peaks are torch's own, since the process began. Nothing is reset, and the device is not waited
     for. A peak belongs to the batches of a window if it exceeds all earlier peaks. If training
     never exceeds them, no batch size is suggested. Parameters, gradients and optimizer state are
-    measured once. If memory between steps grows, the suggestion is withdrawn. Without a GPU, the
-    memory of the process is recorded instead, which shows a leak too.
+    measured once. If memory between steps grows, the suggestion is withdrawn. The memory of
+    the process is recorded too, which shows a leak on the host.
 
     Every rank makes a suggestion for its own device, and readers take the smallest.
 
-    Costs: on a GPU about 0.1 ms per reading, five in a window; without a GPU 20 us per window.
+    Costs: on a GPU about 0.1 ms per reading, five in a window; for the memory of the process 20 us
+        per window, and 0.1 ms from the 20th on.
     Touches: nothing. It reads the allocator's counters, and never resets its peaks.
     When: the end of each of the first 20 windows, and some of their forward passes; later the end
         of a window, at most once a second.
@@ -157,7 +159,7 @@ class BatchSizeAdvisor(RecordingCallback):
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._end_window()
+        self._end_window(last=True)
 
     @override
     def _release(self) -> None:
@@ -167,7 +169,7 @@ class BatchSizeAdvisor(RecordingCallback):
             self._dispatcher.periodic.drop(self._window_due)
         self._trainer = self._probe = self._peaks = self._batches = self._dispatcher = None
 
-    def _end_window(self) -> None:
+    def _end_window(self, *, last: bool = False) -> None:
         """Read the memory, record it and advise."""
         context, window, dispatcher = self._context, self._batches, self._dispatcher
         if context is None or window is None or dispatcher is None:
@@ -182,9 +184,11 @@ class BatchSizeAdvisor(RecordingCallback):
         self._forward.drop()
         if self._probe is not None:
             self._read(self._probe, window)
+        if (used := resident_bytes()) is not None:
+            left = available_bytes() if last or self._windows >= DENSE else None
+            context.write(ProcessMemory(batch - 1, used, left))
+        if self._probe is not None:
             context.flush()
-        elif (used := resident_bytes()) is not None:
-            context.write(ProcessMemory(batch - 1, used))
         if self._windows >= DENSE:
             self._next_read_ns = context.now() + SPARSE_NS
             self._let_dispatcher_count(dispatcher)

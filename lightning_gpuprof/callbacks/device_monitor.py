@@ -8,7 +8,12 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.device.amd_smi import amd_stats
-from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsSampler, summarize
+from lightning_gpuprof.recorders.device.device_stats import (
+    DeviceStats,
+    StatsReading,
+    StatsSampler,
+    summarize,
+)
 from lightning_gpuprof.recorders.device.nvml import nvml_stats
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.runtime.guard import guarded
@@ -53,7 +58,7 @@ class DeviceMonitor(RecordingCallback):
         *,
         window: int = 50,
         stats: Callable[[torch.device], DeviceStats | None] = device_stats,
-        sampler: Callable[..., StatsSampler] = StatsSampler,
+        sampler: Callable[..., StatsSampler[StatsReading]] = StatsSampler,
     ) -> None:
         if window < 1:
             raise ConfigError(
@@ -63,7 +68,7 @@ class DeviceMonitor(RecordingCallback):
         self.window = window
         self._make_stats = stats
         self._make_sampler = sampler
-        self._sampler: StatsSampler | None = None
+        self._sampler: StatsSampler[StatsReading] | None = None
         self._calls: PeriodicCalls | None = None
         self._first = 0
         self._since_ns = 0

@@ -13,7 +13,10 @@ from lightning_gpuprof.recorders.cores import CoreWaits
 from lightning_gpuprof.recorders.first_batch import FirstBatch
 from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
+from lightning_gpuprof.recorders.kept_predictions import KeptPredictionsRecorder
+from lightning_gpuprof.recorders.metric_states import MetricStatesRecorder
 from lightning_gpuprof.recorders.recorder import Recorder
+from lightning_gpuprof.recorders.worker_memory import WorkerMemories
 from lightning_gpuprof.runtime.context import StepTiming
 from lightning_gpuprof.runtime.guard import enable, guarded, guarded_call, is_disabled
 from lightning_gpuprof.runtime.hooks import HookSet, dispatcher_in
@@ -25,6 +28,9 @@ RECORDERS: tuple[type[Recorder], ...] = (
     AnomalyDetection,
     GradientSync,
     GarbageCollections,
+    WorkerMemories,
+    KeptPredictionsRecorder,
+    MetricStatesRecorder,
 )
 """The recorders of single facts, each in its file of `recorders/`: add a new one here."""
 
@@ -80,7 +86,7 @@ class RunFacts(RecordingCallback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
     ) -> None:
         self._hooks.drop()
-        self._each("on_first_batch_end", trainer, batch)
+        self._each("on_first_batch_end", trainer, outputs, batch)
 
     @override
     @guarded

@@ -84,6 +84,17 @@ NEEDS = {
     ),
     "gpu": Need(lambda run: run.on_gpu, "training did not run on a GPU"),
     "device memory": Need(lambda run: run.memory.use is not None, "device memory was not measured"),
+    "worker memory": Need(
+        lambda run: run.memory.workers is not None,
+        "it needs a loader with workers, a Linux with /proc and some seconds of training",
+    ),
+    "kept predictions": Need(
+        lambda run: run.facts.kept_predictions is not None,
+        "no output of predict is kept until its end",
+    ),
+    "metrics": Need(
+        lambda run: bool(run.facts.metrics), "no metric keeps the values of all batches"
+    ),
     "device readings": Need(
         lambda run: run.device.use is not None,
         "the driver was not read: it needs nvidia-ml-py or amdsmi, and some seconds of training",

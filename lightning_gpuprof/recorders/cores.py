@@ -1,5 +1,6 @@
-"""Records how long a run waited for a CPU core, for its CPU quota, and for storage."""
+"""Records how long a run waited for a core, its CPU quota, storage, and for new memory."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -9,16 +10,16 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.facts import CoreWait, CpuQuota, IoPressure
+from lightning_gpuprof.records.facts import CoreWait, CpuQuota, IoPressure, PageFaults
 from lightning_gpuprof.runtime.hooks import HookDispatcher
 
 CGROUP_ROOT, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 TASKS, PRESSURE = Path("/proc/self/task"), Path("/proc/pressure/io")
-_Counters = CoreWait | CpuQuota | IoPressure
+_Counters = CoreWait | CpuQuota | IoPressure | PageFaults
 
 
 class CoreWaits(Recorder):
-    """Records how long training waited for a core, for its CPU quota and for storage.
+    """Records how long training waited for a core, for its CPU quota, storage and new memory.
 
     The waits for storage are those of the whole machine, from the kernel's pressure stall
     information (PSI).
@@ -29,7 +30,7 @@ class CoreWaits(Recorder):
     """
 
     def __init__(self, *readers: Callable[[], _Counters | None]) -> None:
-        self._readers = readers or (core_wait, cpu_quota, io_pressure)
+        self._readers = readers or (core_wait, cpu_quota, io_pressure, page_faults)
         self._before: list[_Counters | None] = []
 
     @override
@@ -59,6 +60,19 @@ def io_pressure(path: Path = PRESSURE) -> IoPressure | None:
         return IoPressure(time.perf_counter_ns(), 1_000 * int(total))
     except (OSError, ValueError, IndexError):
         return None
+
+
+def page_faults() -> PageFaults | None:
+    """Return how often this thread used new memory, and its time in the kernel; None but on Linux.
+
+    Page faults are nearly all that training does in the kernel, except for reading files.
+    """
+    if sys.platform != "linux":
+        return None
+    import resource  # not on Windows
+
+    used = resource.getrusage(resource.RUSAGE_THREAD)
+    return PageFaults(used.ru_minflt, round(1e9 * used.ru_stime))
 
 
 def cpu_quota(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUP) -> CpuQuota | None:

@@ -24,7 +24,7 @@ class FirstBatch(Recorder):
     """
 
     @override
-    def on_first_batch_end(self, trainer: Any, batch: Any) -> None:
+    def on_first_batch_end(self, trainer: Any, outputs: Any, batch: Any) -> None:
         if self._context is None:
             return
         self._context.write(BatchBytes(tensor_bytes(batch)))

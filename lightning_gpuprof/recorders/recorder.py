@@ -31,8 +31,8 @@ class Recorder:
         A `HookSet` that is added to `hooks` is called at further moments; `release` must drop it.
         """
 
-    def on_first_batch_end(self, trainer: Any, batch: Any) -> None:
-        """Called after the first batch has been trained."""
+    def on_first_batch_end(self, trainer: Any, outputs: Any, batch: Any) -> None:
+        """Called after the first batch, with what its step returned."""
 
     def on_train_end(self, trainer: Any) -> None:
         """Called when training has ended without an exception."""

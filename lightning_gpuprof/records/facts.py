@@ -96,10 +96,108 @@ class CompileTime(FactBase, tag="compile_time", frozen=True):
 
 
 class ProcessMemory(FactBase, tag="process_memory", frozen=True):
-    """Resident memory of the training process at a window's end, where there is no GPU."""
+    """Resident memory of the training process at a window's end.
+
+    `available_bytes` is how much more the machine, or the container's limit, has; None if unknown.
+    """
 
     step: int
     rss_bytes: int
+    available_bytes: int | None = None
+
+
+class WorkerMemory(FactBase, tag="worker_memory", frozen=True):
+    """Memory of all worker processes of the training loader; the first stands for the others.
+
+    Args:
+        step: The running step.
+        generation: Counts, from 1, how often the loader has started workers.
+        workers: How many processes there are.
+        private_bytes: Pages that only one process uses.
+        anonymous_bytes: Pages that belong to no file; forked workers share them with the training
+            process until they write to them.
+        available_bytes: How much more memory the machine, or the container's limit, has; None if
+            unknown.
+    """
+
+    step: int
+    generation: int
+    workers: int
+    private_bytes: int
+    anonymous_bytes: int
+    available_bytes: int | None = None
+
+
+class DatasetObjects(FactBase, tag="dataset_objects", frozen=True):
+    """The longest collection of Python objects that the dataset holds, such as a list of dicts.
+
+    Args:
+        owner: The class of the dataset.
+        attribute: The name of the attribute.
+        collection: The class of the collection.
+        items: Its length.
+        item: The class of its first item.
+    """
+
+    owner: str
+    attribute: str
+    collection: str
+    items: int
+    item: str
+
+
+class KeptPredictions(FactBase, tag="kept_predictions", frozen=True):
+    """What the Trainer keeps of each batch until `predict` ends, by the first batch.
+
+    Args:
+        batch_bytes: Memory that the kept outputs hold on the host.
+        view_bytes: The bytes of the outputs themselves, which may be parts of larger tensors.
+        returned: Whether the Trainer keeps them to return them.
+        writer: The class of a callback that receives all of them in the end; None if there is none.
+    """
+
+    batch_bytes: int
+    view_bytes: int
+    returned: bool
+    writer: str | None = None
+
+
+class PageFaults(Counters, tag="page_faults", frozen=True):
+    """How often the training thread used a page of memory for the first time (`faults`).
+
+    `system_ns` is the time that it spent in the kernel, which gives out such pages.
+    """
+
+    faults: int
+    system_ns: int
+
+
+class MetricState(Struct, frozen=True):
+    """What a metric keeps of all values since its last reset, where it kept most.
+
+    Args:
+        name: The path of attributes to it, such as `self.train_auc`.
+        metric: Its class.
+        updates: How often it had been updated.
+        num_bytes: The size of the states that keep all values.
+        was_reset: Whether it was reset at any time.
+        holds_graph: Whether the values hold their autograd graph.
+        lacks_thresholds: Whether fixed thresholds could take the place of all values.
+    """
+
+    name: str
+    metric: str
+    updates: int
+    num_bytes: int
+    was_reset: bool = False
+    holds_graph: bool = False
+    lacks_thresholds: bool = False
+
+
+class MetricStates(FactBase, tag="metric_states", frozen=True):
+    """The metrics that keep all values, the largest first."""
+
+    metrics: tuple[MetricState, ...]
 
 
 class SyncSteps(FactBase, tag="sync_steps", frozen=True):
@@ -118,5 +216,10 @@ Fact = (
     | SyncedLogs
     | CompileTime
     | ProcessMemory
+    | WorkerMemory
+    | DatasetObjects
+    | KeptPredictions
+    | PageFaults
+    | MetricStates
     | SyncSteps
 )

@@ -122,7 +122,7 @@ def kinds():
     return {*chain.from_iterable(asked), *lightning.FILE_LOGGERS, *lightning.TAKES_FILES}
 
 
-OTHERS = {"int", "GpuProfCallback", "Metric"}
+OTHERS = {"int", "GpuProfCallback", "Metric", "MetricCollection"}
 """Of Python, of this package, of torchmetrics."""
 
 

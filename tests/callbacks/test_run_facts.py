@@ -83,14 +83,14 @@ class Synced(Texts):
 class OfTwoRanks(FirstBatch):
     """Records as it does where there are several ranks."""
 
-    def on_first_batch_end(self, trainer, batch):
+    def on_first_batch_end(self, trainer, outputs, batch):
         two = SimpleNamespace(
             world_size=2,
             fit_loop=trainer.fit_loop,
             optimizers=[],
             lightning_module=torch.nn.Linear(1, 1),
         )
-        super().on_first_batch_end(two, batch)
+        super().on_first_batch_end(two, outputs, batch)
 
 
 @pytest.mark.parametrize(("recorder", "names"), [(FirstBatch, []), (OfTwoRanks, [("each",)])])

@@ -1,3 +1,3 @@
-from training_fixtures import mesh, plain_trainers, session_of
+from training_fixtures import clock, mesh, plain_trainers, planted, session_of
 
-__all__ = ["mesh", "plain_trainers", "session_of"]
+__all__ = ["clock", "mesh", "plain_trainers", "planted", "session_of"]

@@ -1,10 +1,11 @@
 """Device memory over a session, whether it grows, and the batch size that all ranks can take."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from lightning_gpuprof.analysis.memory.worker_growth import WorkerGrowth, worker_growth
 from lightning_gpuprof.memory.batch_size import growth_reason
 from lightning_gpuprof.memory.trend import MIN_WINDOWS, growth_per_step
 from lightning_gpuprof.records.facts import ProcessMemory
@@ -92,14 +93,15 @@ class MemoryGrowth:
     """Memory that is used between steps and rises steadily.
 
     It is read at the end of every window of steps, when activations have been freed: the allocated
-    bytes of the device or, without a GPU, the resident memory of the training process.
+    bytes of the device or, if these do not grow, the resident memory of the training process.
     """
 
     of_device: bool
     bytes_per_step: float
     last_bytes: int
     steps_left: int | None
-    """Steps until the device is full at this pace, counted from the peak; None without a GPU."""
+    """Steps until the device, counted from the peak, or the machine is full at this pace; None if
+    unknown."""
 
 
 def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
@@ -107,20 +109,27 @@ def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
 
     The first window is left out, because it creates optimizer state, workspaces and caches.
     """
-    records = [record for record in session.all(Memory) if record.total_bytes > 0][1:]
-    series = [(record.step, record.allocated_bytes) for record in records]
-    if not records:
-        series = [(record.step, record.rss_bytes) for record in session.all(ProcessMemory)[1:]]
-    stride = max(1, -(-len(series) // MAX_WINDOWS))
-    series = series[::stride]
-    slopes = growth_per_step(series)
-    if slopes is None:
-        return None, len(series) >= MIN_WINDOWS
-    left = None
-    if records:
-        room_bytes = records[-1].total_bytes - records[-1].peak_reserved_bytes
-        left = max(0, int(room_bytes / slopes[0]))
-    return MemoryGrowth(bool(records), slopes[0], series[-1][1], left), True
+    on_device = [record for record in session.all(Memory) if record.total_bytes > 0][1:]
+    on_host = session.all(ProcessMemory)[1:]
+    watched = len(on_device or on_host) >= MIN_WINDOWS
+    per_step = _bytes_per_step([(record.step, record.allocated_bytes) for record in on_device])
+    if per_step is not None:
+        last = on_device[-1]
+        room_bytes = last.total_bytes - last.peak_reserved_bytes
+        left = max(0, int(room_bytes / per_step))
+        return MemoryGrowth(True, per_step, last.allocated_bytes, left), watched
+    per_step = _bytes_per_step([(record.step, record.rss_bytes) for record in on_host])
+    if per_step is None:
+        return None, watched
+    room = [r.available_bytes for r in on_host if r.available_bytes is not None]
+    steps_left = int(room[-1] / per_step) if room else None
+    return MemoryGrowth(False, per_step, on_host[-1].rss_bytes, steps_left), watched
+
+
+def _bytes_per_step(series: Sequence[tuple[int, int]]) -> float | None:
+    """Return by how much a series of pairs (step, bytes) grows per step; None if it does not."""
+    slopes = growth_per_step(series[:: max(1, -(-len(series) // MAX_WINDOWS))])
+    return None if slopes is None else slopes[0]
 
 
 def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None) -> Advice | None:
@@ -172,6 +181,8 @@ class MemoryResults:
     """Growth from step to step; None if memory does not grow, or was not recorded often enough."""
     watched: bool = False
     """Whether memory was recorded often enough to know if it grows."""
+    workers: WorkerGrowth | None = None
+    """Memory of the loader's workers; None if there are none, or if it was not read for long."""
     advice: Advice | None = None
     """The smallest suggestion of all ranks."""
 
@@ -183,5 +194,6 @@ def memory_results(session: Session, ranks: Mapping[int, Session]) -> MemoryResu
         use=memory_use(session),
         growth=growth,
         watched=watched,
+        workers=worker_growth(session),
         advice=rank_advice(ranks, growth),
     )

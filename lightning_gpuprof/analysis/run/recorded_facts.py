@@ -25,6 +25,12 @@ class RecordedFacts:
     cpu_quota: facts.CpuQuota | None = None
     core_wait: facts.CoreWait | None = None
     io_pressure: facts.IoPressure | None = None
+    metrics: tuple[facts.MetricState, ...] = ()
+    """Metrics that keep all values, the largest first."""
+    page_faults: facts.PageFaults | None = None
+    kept_predictions: facts.KeptPredictions | None = None
+    dataset_objects: facts.DatasetObjects | None = None
+    """The longest collection of Python objects in the dataset of a loader with workers."""
     sync_sites: tuple[SyncSite, ...] = ()
     """Lines that make the host wait for the device, from an inspection."""
     syncs_watched: bool = False
@@ -46,6 +52,10 @@ def recorded_facts(session: Session, same_on_ranks: Iterable[Session]) -> Record
         cpu_quota=session.last(facts.CpuQuota),
         core_wait=session.last(facts.CoreWait),
         io_pressure=session.last(facts.IoPressure),
+        metrics=metrics.metrics if (metrics := session.last(facts.MetricStates)) else (),
+        page_faults=session.last(facts.PageFaults),
+        kept_predictions=session.last(facts.KeptPredictions),
+        dataset_objects=session.last(facts.DatasetObjects),
         sync_sites=tuple(session.all(SyncSite)),
         syncs_watched=any(watched.steps for watched in session.all(facts.SyncSteps)),
         probe_failures=tuple(

@@ -4,11 +4,14 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from lightning_gpuprof.records.schema import DeviceSample
 
 _T = TypeVar("_T")
+_Reading = TypeVar("_Reading", covariant=True)
+END_S = 3.0
+"""How long to wait for the thread to end. A call of a driver may take a while."""
 
 
 @dataclass(frozen=True)
@@ -79,25 +82,40 @@ class DeviceStats:
             return None
 
 
-class StatsSampler:
-    """Reads a device in a thread of its own, so that training never waits for the driver.
+class StatsReader(Protocol[_Reading]):
+    """What a `StatsSampler` reads."""
+
+    def read(self) -> _Reading:
+        """Return the current readings."""
+
+    def close(self) -> None:
+        """Release what the reader holds."""
+
+
+class StatsSampler(Generic[_T]):
+    """Reads in a thread of its own, so that training never waits for a driver or the kernel.
 
     A reading that fails ends the sampling. `error` then says why.
+
+    Args:
+        stats: The reader.
+        interval_s: The seconds before each reading, or a function that returns them.
+        wait: Waits for so many seconds, and returns whether to end; tests pass a fake.
     """
 
     def __init__(
         self,
-        stats: DeviceStats,
+        stats: StatsReader[_T],
         *,
-        interval_s: float,
+        interval_s: float | Callable[[], float],
         wait: Callable[[float], bool] | None = None,
     ) -> None:
         self.error: str | None = None
         self._stats = stats
-        self._interval_s = interval_s
+        self._interval_s = interval_s if callable(interval_s) else lambda: interval_s
         self._stop = threading.Event()
         self._wait = wait or self._stop.wait
-        self._readings: list[StatsReading] = []
+        self._readings: list[_T] = []
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -108,14 +126,14 @@ class StatsSampler:
 
     def run(self) -> None:
         """Read until `close` is called or a reading fails. This is the body of the thread."""
-        while not self._wait(self._interval_s):
+        while not self._wait(self._interval_s()):
             try:
                 self._readings.append(self._stats.read())
             except (RuntimeError, OSError, LookupError, TypeError, ValueError) as error:
                 self.error = f"{type(error).__name__}: {error}"
                 return
 
-    def take(self) -> list[StatsReading]:
+    def take(self) -> list[_T]:
         """Return the readings since the last call."""
         count = len(self._readings)  # the thread may append more readings meanwhile
         readings = self._readings[:count]
@@ -123,10 +141,10 @@ class StatsSampler:
         return readings
 
     def close(self) -> None:
-        """End the thread and shut the vendor's library down."""
+        """End the thread and close the reader."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(timeout=2 * self._interval_s + 1)
+            self._thread.join(END_S)
         self._stats.close()
 
 

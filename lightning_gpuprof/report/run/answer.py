@@ -8,7 +8,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.findings.questions import Answer, State, first_to_look_at
-from lightning_gpuprof.findings.ranking import proposed
 from lightning_gpuprof.records.schema import UNTIMED_STEPS
 from lightning_gpuprof.report.document import Figure, Figures, Section, Text, Verdict
 from lightning_gpuprof.report.finding_cards import certainty, finding_card
@@ -51,8 +50,11 @@ def first_finding(run: RunResults, findings: Sequence[Finding]) -> Finding | Non
 
     If there are only warm-up steps, none is, because later steps may differ.
     """
+    first = next(iter(findings), None)
     warm_up = run.steps is not None and run.steps.basis == "all"
-    return None if warm_up or not run.step_ns else proposed(findings)
+    if first is None or warm_up or not run.step_ns or not first.worth_a_change:
+        return None
+    return first
 
 
 def headline_section(run: RunResults, answers: Sequence[Answer]) -> Section | None:

@@ -66,3 +66,10 @@ def test_the_line_that_appends_to_a_collection_is_named(evaluate, source, wanted
 def test_a_machine_that_gets_slower_is_not_growth(evaluate):
     slower = {**SLOWER, "backward": SLOWER["forward"]}
     assert evaluate(slower, steps=500) is None
+
+
+@pytest.mark.parametrize("stage", ["test", "validate", "predict"])
+def test_in_an_evaluation_there_is_no_graph_to_detach(evaluate, stage):
+    finding = evaluate(WORK, records=RISING, stage=stage)
+    assert "detach" not in finding.advice + finding.change
+    assert "metric" in finding.advice
