@@ -67,10 +67,12 @@ received SIGTERM (Lightning 2.6 and later), and they wait for that."""
 
 _GROUPS: dict[str, tuple[Phase, ...]] = {
     "data": (Phase.DATA_WAIT,),
-    "h2d": (Phase.HOST_TO_DEVICE,),
     "fwd": (Phase.FORWARD,),
     "bwd": (Phase.BACKWARD,),
+    "h2d": (Phase.HOST_TO_DEVICE,),
     "opt": (Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP),
 }
 CONSOLE_GROUPS = _GROUPS | {"other": tuple(p for p in Phase if p not in sum(_GROUPS.values(), ()))}
 """The six labels of the `[PROFILE]` console line. Every phase belongs to exactly one of them."""
+SHOWN_APART = (Phase.VALIDATION, Phase.CHECKPOINT, Phase.CALLBACKS)
+"""Phases of "other" that have a label of their own in a console line where they take long."""

@@ -36,7 +36,8 @@ from lightning_gpuprof.report.document import (
 from lightning_gpuprof.report.finding_cards import labelled
 from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.report.load import Report
-from lightning_gpuprof.report.predictions import MAX_CORE_WAIT, predictions, predictions_section
+from lightning_gpuprof.report.notices import MAX_CORE_WAIT
+from lightning_gpuprof.report.predictions import predictions, predictions_section
 from lightning_gpuprof.report.run.answer import BASES
 from lightning_gpuprof.units import percent
 

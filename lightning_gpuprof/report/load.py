@@ -17,7 +17,13 @@ from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.records.trials import Trials, read_trials
-from lightning_gpuprof.report.notices import first_few, pace_notice, rank_notices, trace_notices
+from lightning_gpuprof.report.notices import (
+    busy_notice,
+    first_few,
+    pace_notice,
+    rank_notices,
+    trace_notices,
+)
 from lightning_gpuprof.report.stored_analysis import analyse_traces, read_analysis
 
 
@@ -133,6 +139,8 @@ def _session_notices(results: RunResults) -> Iterator[str]:
         yield f"The session ended with {error}"
     if results.variation.pace is not None:
         yield pace_notice(results.variation.pace)
+    if (busy := busy_notice(results)) is not None:
+        yield busy
 
 
 def _read_analyses(

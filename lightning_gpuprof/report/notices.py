@@ -12,8 +12,10 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.report.labels import phase_label
-from lightning_gpuprof.units import duration
+from lightning_gpuprof.units import duration, percent
 
+MAX_CORE_WAIT = 0.1
+"""The cores count as busy if training waited this share of its time for a free one."""
 _MOST = 6
 _LOST = re.compile(
     r"[Cc]onnection (was )?(closed|reset|refused)|[Rr]emote (worker|process)|Broken pipe|"
@@ -84,6 +86,20 @@ def trace_notices(
             "the run is opened, and then fills in. By hand: "
             f"lightning-gpuprof report {shlex.quote(run)}"
         )
+
+
+def busy_notice(results: RunResults) -> str | None:
+    """Say that training waited for free cores; None if it hardly did or was not measured."""
+    wait, cores = results.facts.core_wait, results.start.cpu_count
+    if wait is None or wait.frac < MAX_CORE_WAIT:
+        return None
+    these = f"the {cores} cores" if cores else "the cores"
+    workers = results.start.loader is not None and results.start.loader.num_workers
+    others = "other processes, its loader workers among them," if workers else "other programs"
+    return (
+        f"Training waited {percent(wait.frac)} of its time for a free core, because {others} used "
+        f"{these} as well: times and savings here include that wait."
+    )
 
 
 def pace_notice(pace: PaceChange) -> str:

@@ -8,10 +8,9 @@ from lightning_gpuprof.analysis.compare.compare import Comparison
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, When
 from lightning_gpuprof.report.document import Column, Interval, Section, Table, Text, Value
+from lightning_gpuprof.report.notices import MAX_CORE_WAIT
 from lightning_gpuprof.units import percent
 
-MAX_CORE_WAIT = 0.05
-"""A run is busy if its training thread waited this share of its time for a free core."""
 OTHER_LENGTH = 2
 """Runs of which one has this many times the other's steps may differ by their length alone."""
 

@@ -8,9 +8,10 @@ from contextlib import suppress
 
 from typing_extensions import override
 
-from lightning_gpuprof.records.phases import CONSOLE_GROUPS
+from lightning_gpuprof.records.phases import CONSOLE_GROUPS, SHOWN_APART
 from lightning_gpuprof.units import percent, seconds
 
+APART_FRAC = 0.05
 log = logging.getLogger("lightning_gpuprof")
 
 
@@ -56,16 +57,31 @@ def profile_line(
 ) -> str:
     """Return the console line of a window: the share of time by phase, the total, then `more`.
 
+    Validation, checkpoints and callbacks are part of "other", unless they take `APART_FRAC`.
+
     >>> profile_line({"data_wait": 1, "forward": 1, "backward": 1}, 3_000_000_000, 50, ["step 150"])
     ... # doctest: +NORMALIZE_WHITESPACE
-    '[PROFILE] data: 33.3% | h2d: 0.0% | fwd: 33.3% | bwd: 33.3% | opt: 0.0% | other: 0.0% |
+    '[PROFILE] data: 33.3% | fwd: 33.3% | bwd: 33.3% | h2d: 0.0% | opt: 0.0% | other: 0.0% |
     total: 3.00s/50 steps | step 150'
+    >>> profile_line({"forward": 60, "validation": 37, "callbacks": 3}, 3_000_000_000, 1)
+    ... # doctest: +NORMALIZE_WHITESPACE
+    '[PROFILE] data: 0.0% | fwd: 60.0% | bwd: 0.0% | h2d: 0.0% | opt: 0.0% | validation: 37.0% |
+    other: 3.0% | total: 3.00s/1 step'
     """
+    whole = sum(phase_total_ns.values()) or 1
+    apart = {
+        phase.value: phase_total_ns[phase.value]
+        for phase in SHOWN_APART
+        if phase_total_ns.get(phase.value, 0) >= APART_FRAC * whole
+    }
     sums = {
-        label: sum(phase_total_ns.get(phase.value, 0) for phase in phases)
+        label: sum(
+            phase_total_ns.get(phase.value, 0) for phase in phases if phase.value not in apart
+        )
         for label, phases in CONSOLE_GROUPS.items()
     }
-    whole = sum(sums.values()) or 1
+    rest = sums.pop("other")
+    sums |= {**apart, "other": rest}
     parts = [f"{label}: {percent(spent / whole)}" for label, spent in sums.items()]
     total = f"total: {seconds(total_ns)}/{steps} {'step' if steps == 1 else 'steps'}"
     return f"[PROFILE] {' | '.join((*parts, total, *more))}"

@@ -66,7 +66,9 @@ def test_a_world_model_from_phases_to_its_parts(example, run, said):
         max_epochs=1,
         **PLAIN,
     )
-    with said(r"\[PROFILE\] data: .*\| fwd: .*\| bwd: .*\| total: .*/\d+ steps"):
+    share = r"\d+\.\d%"
+    phases = rf"data: {share} \| fwd: {share} \| bwd: {share}"
+    with said(rf"\[PROFILE\] {phases} \| .*total: \d+\.\d+s/\d+ steps"):
         trainer.fit(Dreamer(), DataLoader(episodes(80), batch_size=4))
     text = run("report", trainer.log_dir, "--verbose")
     document = decode(run("report", trainer.log_dir, "--json"))

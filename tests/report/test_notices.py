@@ -6,9 +6,13 @@ import pytest
 from lightning_gpuprof.analysis.run.ranks.rank_results import RankResults
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.records.facts import CoreWait
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Loader
+from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.report.notices import rank_notices
+
+MS = 1_000_000
 
 
 @pytest.fixture
@@ -107,3 +111,27 @@ def test_the_batches_of_an_epoch_are_those_that_the_trainer_takes(write_ranks, l
     ranks = ({"loader": Loader(length=length)} for length in (200, 188))
     run = write_ranks(*ranks, phases={"forward": 5}, trainer={"limit_train_batches": limit})
     assert [one.batches for one in analyze_run(read_run(run), {}).ranks.views] == batches
+
+
+def busy(make_session, write_run, *, queued, workers):
+    """Return the notices of a run on a busy machine about free cores."""
+    wait = CoreWait(wall_ns=100, queued_ns=queued)
+    loader = Loader(num_workers=workers)
+    session = make_session({"forward": MS}, records=[wait], loader=loader, cpu_count=4)
+    return [text for text in load_report(str(write_run(session))).notices if "free core" in text]
+
+
+def test_a_busy_machine_is_named(make_session, write_run):
+    assert busy(make_session, write_run, queued=40, workers=0) == [
+        "Training waited 40.0% of its time for a free core, because other programs used the 4 "
+        "cores as well: times and savings here include that wait."
+    ]
+
+
+def test_loader_workers_may_be_what_keeps_the_cores_busy(make_session, write_run):
+    (notice,) = busy(make_session, write_run, queued=40, workers=2)
+    assert "because other processes, its loader workers among them, used" in notice
+
+
+def test_a_quiet_machine_has_no_notice(make_session, write_run):
+    assert busy(make_session, write_run, queued=9, workers=0) == []
