@@ -7,6 +7,7 @@ from statistics import median
 from msgspec.structs import asdict
 
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
+from lightning_gpuprof.analysis.roofline.host_calls import host_calls
 from lightning_gpuprof.analysis.roofline.op_time import copied_bytes
 from lightning_gpuprof.analysis.roofline.roofline import roofline
 from lightning_gpuprof.analysis.trace.code_places import (
@@ -151,6 +152,7 @@ def analyze_trace(
         steps=steps,
         roofline=operators,
         roofs=roofs,
+        host_calls=host_calls(trace, places),
         critical_path=path,
         warnings=(
             *quality.doubts,

@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-ANALYSIS_VERSION = 13
+from lightning_gpuprof.records.operator_times import OperatorInputs
+
+ANALYSIS_VERSION = 14
 """The version of an analysis's tables. Raise it when a table is added or changes its meaning:
 rules that need the table would find nothing in the analyses that are already stored."""
 
@@ -342,6 +344,31 @@ class RooflineRow(Struct, frozen=True, kw_only=True):
     """Why no result is given."""
 
 
+class HostCallRow(Struct, frozen=True, kw_only=True):
+    """Calls of one operator on the CPU, with the same arguments in the same phase.
+
+    They are in all marked steps. A step has a number of places at which such calls stand; where
+    calls at some places take several times as long as at others, they are two rows.
+
+    Args:
+        phase: A name of `Phase`.
+        fastest_ns: The mean over the places of the fastest of the steps' calls there.
+        spread: How many times as long the slowest of the steps' calls takes, at the median place;
+            None if there is only one step.
+        flop_count: The work of one call, as `num_bytes`; None if its arguments leave it open.
+    """
+
+    call: OperatorInputs
+    phase: str
+    count: Count
+    total_ns: Ns
+    fastest_ns: Ns
+    spread: Number | None = None
+    flop_count: Count | None = None
+    num_bytes: Bytes | None = None
+    where: SourceLine | None = None
+
+
 class Roofs(Struct, frozen=True, kw_only=True):
     """The peaks that operators are compared with, and how much of the kernels' time they cover.
 
@@ -477,6 +504,8 @@ class TraceAnalysis(Struct, frozen=True, kw_only=True):
     steps: tuple[StepRow, ...] = ()
     roofline: tuple[RooflineRow, ...] = ()
     roofs: Roofs | None = None
+    host_calls: tuple[HostCallRow, ...] = ()
+    """Of a trace without a device, the calls of operators whose cost is known."""
     critical_path: CriticalPathSummary | None = None
     warnings: tuple[str, ...] = ()
 

@@ -38,7 +38,10 @@ def show_report(context: RunContext) -> bool:
     for sentence in failed.values():
         say(f"[PROFILE] {sentence}")
     try:
-        report = load_report(context.run_dir)
+        try:
+            report = load_report(context.run_dir, time_operators=True)
+        except KeyboardInterrupt:  # leaves the timing of operators to the next reader
+            report = load_report(context.run_dir)
     except RecordError as error:
         say(f"[PROFILE] no report: {error}")
         return False

@@ -52,7 +52,11 @@ from lightning_gpuprof.report.run.steps import (
     step_time_section,
     totals_section,
 )
-from lightning_gpuprof.report.run.traced import trace_files_section, traced_sections
+from lightning_gpuprof.report.run.traced import (
+    operator_rates_section,
+    trace_files_section,
+    traced_sections,
+)
 
 SUBJECT_FACTS = (
     "session", "stage", "timer", "rank", "world_size", "host", "cpu_count", "host_cpu_count",
@@ -111,6 +115,7 @@ def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
     yield workers_section(run)
     yield modules_section(run)
     yield from traced_sections(run)
+    yield operator_rates_section(run)
     yield sync_sites_section(run)
     yield compile_section(run)
     yield ranks_section(run, findings)

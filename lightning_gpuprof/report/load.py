@@ -24,6 +24,7 @@ from lightning_gpuprof.report.notices import (
     rank_notices,
     trace_notices,
 )
+from lightning_gpuprof.report.operator_times import with_operator_times
 from lightning_gpuprof.report.stored_analysis import analyse_traces, read_analysis
 
 
@@ -90,13 +91,15 @@ def load_report(
     session: int | None = None,
     ranks: Mapping[int, RankRecords] | None = None,
     analyse: bool = False,
+    time_operators: bool = False,
     measured: bool = True,
 ) -> Report:
     """Read, analyse and judge a session of a run; by default the last fit that recorded steps.
 
     A folder of runs on this machine's disks means the newest of them. `ranks` are the run's records
     if they were read before. `analyse` first analyses traces that have no analysis yet, which takes
-    seconds. With `measured`, savings that trials have measured replace those that models expect.
+    seconds. With `analyse` or `time_operators`, operators that may be slow are timed on this
+    machine. With `measured`, savings that trials have measured replace those that models expect.
 
     Raises:
         RecordError: There is no such run or session, or nothing was recorded in it.
@@ -109,6 +112,7 @@ def load_report(
         results = analyze_run(ranks, analyses, session=session)
     except RecordError as error:
         raise RecordError(f"{run}: {error}") from error
+    results = with_operator_times(results, measure=analyse or time_operators)
     judged, trials = evaluate_rules(results), None
     try:
         trials = read_trials(run, fs) if measured and session is None else None

@@ -6,6 +6,7 @@ A fact that cannot be read is left out.
 import os
 import platform
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +27,7 @@ from lightning_gpuprof.adapters.lightning import (
     validation_batches,
 )
 from lightning_gpuprof.adapters.loaders import loaders_of
+from lightning_gpuprof.hardware.processor import processor_name
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
 from lightning_gpuprof.runtime.guard import attempt
 from lightning_gpuprof.runtime.shared_state import shared_with
@@ -87,7 +89,7 @@ def gpu_left_unused() -> str | None:
 def device_of(device: torch.device) -> Device:
     """Describe the device that a rank trains on. Only fixed properties of a GPU are read."""
     if device.type != "cuda":
-        name = attempt(_processor, None) if device.type == "cpu" else None
+        name = attempt(processor_name, None) if device.type == "cpu" else None
         return Device(type=device.type, name=name)
     index = device.index if device.index is not None else torch.cuda.current_device()
     facts = torch.cuda.get_device_properties(index)
@@ -100,14 +102,6 @@ def device_of(device: torch.device) -> Device:
         total_bytes=facts.total_memory,
         capability=getattr(facts, "gcnArchName", None) if hip else f"{facts.major}.{facts.minor}",
     )
-
-
-def _processor() -> str | None:
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or None
 
 
 def _torch_settings() -> dict[str, Any]:
@@ -126,9 +120,19 @@ def _torch_settings() -> dict[str, Any]:
         "mkldnn_enabled": lambda: mkldnn.enabled if mkldnn.is_available() else None,
         "float32_matmul_precision": torch.get_float32_matmul_precision,
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+        "flush_denormal": flushes_denormals,
     }
     settings = {name: attempt(read, None) for name, read in switches.items()}
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def flushes_denormals(smallest: float = sys.float_info.min) -> bool:
+    """Return whether the CPU of this thread takes denormal numbers for 0.
+
+    `torch.set_flush_denormal` asks for it, and torch has no function that reads it. Python computes
+    with the same instructions.
+    """
+    return smallest / 2 == 0.0
 
 
 def _versions(trainer: Trainer) -> dict[str, str]:

@@ -37,7 +37,7 @@ def values(analyze):
 
 
 def test_every_change_says_what_it_does_and_where(values):
-    assert len(changes()) == 13
+    assert len(changes()) == 14
     for name, change in changes().items():
         assert change.name == name
         assert change.place or change.write or change.computed
@@ -56,6 +56,9 @@ def test_every_change_says_what_it_does_and_where(values):
         ("num_workers", {"loader": {"batch_size": 0}}, "its batches come from no DataLoader"),
         ("prefetch_factor", {}, "there are no workers"),
         ("prefetch_factor", {"loader": {"num_workers": 1, "prefetch_factor": 2}}, [8]),
+        ("flush_denormal", {}, [True]),
+        ("flush_denormal", {"torch_settings": {"flush_denormal": True}}, "it is on"),
+        ("flush_denormal", {"device": GPU}, "the model runs on the GPU"),
         ("pin_memory", {}, "there is no GPU"),
         ("pin_memory", {"device": GPU, "loader": {"pin_memory": True}}, "it is on"),
         ("pin_memory", {"device": GPU, "loader": {"pin_memory": False}}, [True]),

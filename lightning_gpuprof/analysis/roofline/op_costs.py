@@ -178,6 +178,7 @@ MODELS: dict[str, Callable[[OperatorCall], Cost]] = {
     **{f"aten::{name}{end}": _elementwise(1) for name in _UNARY.split() for end in ("", "_")},
     **{f"aten::{name}{end}": _elementwise(2) for name in _BINARY.split() for end in ("", "_")},
     **{f"aten::{name}": _elementwise(3) for name in ("addcmul", "addcdiv", "where", "lerp")},
+    **{f"aten::{name}_": _elementwise(3) for name in ("addcmul", "addcdiv", "lerp")},
     **{f"aten::{name}": _reduction for name in _REDUCTIONS.split()},
     **{f"aten::{name}": _streamed("norm", 7, 2) for name in _NORMS.split()},
     **{f"aten::{name}_backward": _streamed("norm", 11, 3, 1) for name in _NORMS.split()},
@@ -187,8 +188,13 @@ MODELS: dict[str, Callable[[OperatorCall], Cost]] = {
     "aten::convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
     **{
-        f"aten::_scaled_dot_product_{name}_attention{end}": _attention(causal, backward=bool(end))
-        for name, *positions in (("flash", 4, 11), ("efficient", 6, 11), ("cudnn", 6, 14))
+        f"aten::_scaled_dot_product_{name}{end}": _attention(causal, backward=bool(end))
+        for name, *positions in (
+            ("flash_attention", 4, 11),
+            ("efficient_attention", 6, 11),
+            ("cudnn_attention", 6, 14),
+            ("flash_attention_for_cpu", 4, 7),
+        )
         for causal, end in zip(positions, ("", "_backward"), strict=True)
     },
     **{f"aten::{name}": _streamed("softmax", 5, 2) for name in _SOFTMAXES},

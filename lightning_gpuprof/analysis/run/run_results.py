@@ -21,6 +21,7 @@ from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records import schema
 from lightning_gpuprof.records.lines import HostLines
+from lightning_gpuprof.records.operator_times import OperatorTimes
 from lightning_gpuprof.records.phases import Phase
 
 BEHIND_FRAC = 0.01
@@ -75,6 +76,8 @@ class RunResults:
     ranks: RankResults = field(default_factory=RankResults)
     traces: tuple[TraceView, ...] = ()
     facts: RecordedFacts = field(default_factory=RecordedFacts)
+    operator_times: Mapping[str, OperatorTimes] = field(default_factory=dict)
+    """What calls of operators take on the reader's machine, by `OperatorInputs.key`."""
     warnings: tuple[str, ...] = ()
 
     @property

@@ -6,8 +6,8 @@ from lightning_gpuprof.analysis.trace.grouping import counted, named, summed
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.analysis.trace.step_marks import is_step
 from lightning_gpuprof.analysis.trace_tables import OperatorRow
-from lightning_gpuprof.arrays import Int32, Int64, Mask
-from lightning_gpuprof.records.phases import TRANSFER_HOOKS
+from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
+from lightning_gpuprof.records.phases import TRANSFER_HOOKS, Phase
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 ENGINE = "autograd::engine::evaluate_function: "
@@ -83,6 +83,33 @@ the last may hold the others, as Lightning's closure runs in it. The hooks' are 
 _LOADING, _NODE, _STEP = range(3)
 
 
+def _regions(timeline: Timeline, nesting: Nesting) -> Int8:
+    """Return the innermost of `_REGIONS` that each host event lies in, -1 for none."""
+    of_name = [
+        next((i for i, prefix in enumerate(_REGIONS) if name.startswith(prefix)), -1)
+        for name in timeline.names
+    ]
+    return nesting.inherited(np.array(of_name, dtype=np.int8)[timeline.host.name])
+
+
+def host_phases(timeline: Timeline, nesting: Nesting) -> tuple[tuple[Phase, ...], Int64]:
+    """Return the phases that operators can be told to be in, and the index of each host event's.
+
+    What is in no other of them counts as forward.
+    """
+    region = _regions(timeline, nesting)
+    phases = (
+        (Phase.BACKWARD, region == _NODE),
+        (Phase.OPTIMIZER_STEP, in_updates(timeline, nesting, region == _STEP)),
+        (Phase.DATA_WAIT, region == _LOADING),
+        (Phase.HOST_TO_DEVICE, region > _STEP),
+    )
+    index = np.zeros(len(region), dtype=np.int64)
+    for number, (_, events) in enumerate(phases, start=1):
+        index[events] = number
+    return (Phase.FORWARD, *(phase for phase, _ in phases)), index
+
+
 def operator_table(trace: LinkedTrace) -> tuple[OperatorRow, ...]:
     """Sum up operators by name, longest own host time first."""
     timeline, nesting, host = trace.timeline, trace.nesting, trace.timeline.host
@@ -90,12 +117,7 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorRow, ...]:
     ops = np.flatnonzero(is_op)
     if not len(ops):
         return ()
-    of_name = [
-        next((i for i, prefix in enumerate(_REGIONS) if name.startswith(prefix)), -1)
-        for name in timeline.names
-    ]
-    # The innermost of `_REGIONS` that each event lies in, -1 for none.
-    region = nesting.inherited(np.array(of_name, dtype=np.int8)[host.name])
+    region = _regions(timeline, nesting)
     names = len(timeline.names)
     outermost, in_update = is_op.copy(), in_updates(timeline, nesting, region == _STEP) & is_op
     outermost[ops] = ~_inside_own_name(host.name, nesting.parent, ops)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.analysis.trace_tables import KernelRow, OperatorRow, TraceAnalysis
 from lightning_gpuprof.records.phases import Phase
@@ -161,3 +162,49 @@ def others_in(trace: TraceView, *, on_gpu: bool) -> str | None:
         if named:
             texts.append(f"{how} {', '.join(named)}")
     return "; ".join(texts) or None
+
+
+def operator_rates_section(run: RunResults) -> Section | None:
+    """Return what calls of operators take on the CPU, by their inputs, and what is normal there."""
+    facts = trace_facts(run)
+    if facts is None or not facts.analysis.host_calls:
+        return None
+    rows = []
+    for row in facts.analysis.host_calls[:MOST_ROWS]:
+        times = run.operator_times.get(row.call.key)
+        work, num_bytes = row.flop_count, row.num_bytes
+        values: dict[str, Value] = {
+            "name": row.call.name,
+            "inputs": " ".join(str(list(shape)) for shape in row.call.dims if shape),
+            "phase": phase_label(Phase(row.phase)),
+            "count": row.count,
+            "call_ns": row.fastest_ns,
+            "total_ns": row.total_ns,
+            "gflop_per_s": work / row.fastest_ns if work and row.fastest_ns else None,
+            "bytes_per_s": 1e9 * num_bytes / row.fastest_ns
+            if num_bytes and row.fastest_ns
+            else None,
+            "normal_ns": times.normal_ns if times else None,
+        }
+        rows.append({key: value for key, value in values.items() if value is not None})
+    columns = (
+        Column("name", "Operator", "code"),
+        Column("inputs", "Inputs", "code"),
+        Column("phase", "Phase", "text"),
+        Column("total_ns", "Time", "ns", bar=True),
+        Column("count", "Calls", "count"),
+        Column("call_ns", "A call", "ns"),
+        Column("gflop_per_s", "GFLOP/s", "number"),
+        Column("bytes_per_s", "Bytes/s", "bytes_per_s"),
+        Column(
+            "normal_ns", "Normal", "ns", note="on this machine; timed for calls that may be slow"
+        ),
+    )
+    table = Table("operator_rates", columns, tuple(rows), first_rows=FIRST_ROWS, sort="total_ns")
+    return Section(
+        "operator_rates",
+        "Operators by their inputs",
+        "verbose",
+        (table,),
+        note="of each place in the step, the fastest call of the profiled steps",
+    )

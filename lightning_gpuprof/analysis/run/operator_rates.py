@@ -1,0 +1,116 @@
+"""Operators that take far longer on the CPU than the same calls usually take there."""
+
+from dataclasses import dataclass
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.analysis.trace_tables import HostCallRow
+from lightning_gpuprof.hardware.operator_times import Machine
+from lightning_gpuprof.records.operator_times import OperatorInputs, OperatorTimes
+
+SLOW = 10
+"""A call that takes so many times its normal time is slow. Contention and cold caches make two or
+three of it (docs/adr/0052)."""
+LEAST_NS = 100_000
+"""Shorter calls are not judged: most of their normal time is the call itself."""
+MIN_FRAC = 0.05
+"""The share of a step from which calls are judged."""
+MOST_CALLS = 6
+"""At most so many different calls are timed."""
+FAST_FLOP_PER_S, FAST_BYTES_PER_S = 10e9, 4e9
+"""A tenth of what the fastest cores do: a call above both rates is slow on no machine."""
+NOT_TIMED = ("aten::embedding", "aten::_to_copy")
+"""Calls whose time depends on indices, or whose arguments traces do not hold."""
+
+
+@dataclass(frozen=True)
+class SlowCalls:
+    """Calls of an operator that are slow, and what they cost.
+
+    Args:
+        row: The calls in the trace.
+        per_step: How many there are per step.
+        per_step_ns: What they take of a steady step.
+        times: What such a call takes on this machine.
+        threads: With how many threads of torch it was timed.
+    """
+
+    row: HostCallRow
+    per_step: float
+    per_step_ns: float
+    times: OperatorTimes
+    threads: int
+
+    @property
+    def ratio(self) -> float:
+        """How many times its normal time a call takes."""
+        return self.row.fastest_ns / max(1, self.times.normal_ns)
+
+    @property
+    def normal_per_step_ns(self) -> float:
+        """What they take of a step at the normal rate."""
+        return self.per_step * self.times.normal_ns
+
+
+def machine_of(run: RunResults) -> Machine | None:
+    """Return the machine that the run computed on; None on a GPU, or if it is not known."""
+    start = run.start
+    device, torch = start.device, start.versions.get("torch")
+    if device is None or device.type != "cpu" or not device.name:
+        return None
+    if not torch or not start.torch_threads:
+        return None
+    # Threads beyond the cores take turns: they are part of what may be wrong.
+    return Machine(device.name, min(start.torch_threads, run.cores or start.torch_threads), torch)
+
+
+def suspects(run: RunResults) -> tuple[OperatorInputs, ...]:
+    """Return the calls that weigh in the step and may be slow, the longest first.
+
+    What they take on this machine has to be measured to know it.
+    """
+    machine = machine_of(run)
+    if machine is None:
+        return ()
+    return tuple(
+        row.call for row, _, _ in _weighty(run) if row.fastest_ns >= _fast_ns(row, machine.threads)
+    )[:MOST_CALLS]
+
+
+def slow_calls(run: RunResults) -> tuple[SlowCalls, ...]:
+    """Return the slow operators of a run whose calls were timed, those that take longest first."""
+    machine = machine_of(run)
+    if machine is None:
+        return ()
+    timed = (
+        SlowCalls(row, per_step, per_step_ns, times, machine.threads)
+        for row, per_step, per_step_ns in _weighty(run)
+        if (times := run.operator_times.get(row.call.key)) is not None
+    )
+    return tuple(calls for calls in timed if calls.ratio >= SLOW)
+
+
+def _weighty(run: RunResults) -> list[tuple[HostCallRow, float, float]]:
+    """Return calls with a share of the step, their number per step and what they take of it."""
+    facts, step_ns = trace_facts(run), run.step_ns
+    if facts is None or facts.doubted or not step_ns:
+        return []
+    per_step = facts.host_scale / facts.steps
+    rows = (
+        (row, row.count / facts.steps, row.total_ns * per_step) for row in facts.analysis.host_calls
+    )
+    return [
+        (row, calls, took_ns)
+        for row, calls, took_ns in rows
+        if took_ns >= MIN_FRAC * step_ns
+        and row.fastest_ns >= LEAST_NS
+        and row.call.name not in NOT_TIMED
+    ]
+
+
+def _fast_ns(row: HostCallRow, threads: int) -> float:
+    """Return the time above which a call may be slow."""
+    if row.flop_count is None or row.num_bytes is None:
+        return float("inf")
+    rates = row.flop_count / FAST_FLOP_PER_S / threads, row.num_bytes / FAST_BYTES_PER_S
+    return 1e9 * max(rates)
