@@ -2,14 +2,18 @@
 
 from pathlib import Path
 
+import msgspec
+from analyzed import made_analysis
 from made_records import make_session, memory, write_run
 from made_runs import all_runs, gpu_run, worker_run
 from made_trials import TRIALS
 from recorded import RECORDED, lay_out, lay_out_faults
 
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
+from lightning_gpuprof.analysis.trace_tables import ANALYSIS_VERSION
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.records.files import top_runs
+from lightning_gpuprof.records.facts import CoreWait
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, top_runs, trace_name
 from lightning_gpuprof.records.schema import (
     Advice,
     Device,
@@ -39,6 +43,7 @@ POOLS = {"all": 2**30, "small_pool": 0, "large_pool": 2**30}
 def run_documents(folder: Path) -> dict[str, Document]:
     """Return the documents of all made runs and recordings by name; `folder` is to be empty."""
     everything_run(folder / "everything")
+    cpu_run(folder / "cpu")
     all_runs(folder / "made")
     worker_run(folder / "workers")
     lay_out(folder / "h100")
@@ -138,6 +143,41 @@ def everything_run(folder: Path) -> Path:
     )
     run = write_run(folder, session)
     write_trials(str(run), TRIALS)
+    return run
+
+
+CALL = {
+    "call": {"name": "aten::mm", "dims": [[64, 512], [512, 512]], "dtypes": ["float", "float"]},
+    "phase": "forward",
+    "count": 2,
+    "total_ns": 10 * MS,
+    "fastest_ns": 5 * MS,
+    "spread": 1.1,
+    "flop_count": 2 * 64 * 512 * 512,
+    "num_bytes": 1_310_720,
+}
+"""Half of a step of `cpu_run`, in a trace of two steps."""
+
+
+def cpu_run(folder: Path, row=CALL, **options) -> Path:
+    """Write a run on a CPU, in steps of 10 ms, whose analysed trace has calls of an operator."""
+    trace = trace_name(0, 0, 0)
+    cycle = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file=trace)
+    start = {
+        "device": Device(type="cpu", name="a CPU"),
+        "versions": {"torch": "2.13.0"},
+        "torch_threads": 8,
+        "cpu_count": 2,
+    }
+    records = [cycle, CoreWait(1_000 * MS, MS)]
+    session = make_session({"forward": 10 * MS}, records=records, **{**start, **options})
+    run = write_run(folder, session)
+    mark = {"name": "ProfilerStep#3", "start_ns": 0, "dur_ns": 10 * MS}
+    analysis = made_analysis(
+        analysis_version=ANALYSIS_VERSION, host_calls=[row], steps=[mark, mark]
+    )
+    path = Path(plugin_dir(str(run))) / f"{trace}{ANALYSIS_SUFFIX}"
+    path.write_bytes(msgspec.json.encode(analysis))
     return run
 
 

@@ -10,7 +10,7 @@ from lightning_gpuprof.analysis.trace.code_places import CodePlaces
 from lightning_gpuprof.analysis.trace.grouping import grouped, named, summed
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.analysis.trace.operators import host_phases
-from lightning_gpuprof.analysis.trace.trace_window import step_events
+from lightning_gpuprof.analysis.trace.step_marks import step_events
 from lightning_gpuprof.analysis.trace_tables import HostCallRow, SourceLine
 from lightning_gpuprof.arrays import Int32, Int64, Mask
 from lightning_gpuprof.records.operator_times import OperatorInputs
