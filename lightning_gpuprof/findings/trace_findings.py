@@ -94,8 +94,16 @@ def as_run(analysis: TraceAnalysis) -> RunResults:
 
 
 def _marks(analysis: TraceAnalysis) -> list[int]:
-    """Return the durations of the marked steps that the profiler did not distort."""
-    return [step.dur_ns for step in analysis.steps if step.dur_ns and not step.distorted]
+    """Return the durations of the marked steps that the profiler did not distort.
+
+    Of a file that joins several ranks, they are the steps of the first device's rank.
+    """
+    rank = analysis.gpu.rank if analysis.gpu is not None else None
+    return [
+        step.dur_ns
+        for step in analysis.steps
+        if step.dur_ns and not step.distorted and step.rank == rank
+    ]
 
 
 def _steps(step_ns: Int64, device_ns: int) -> StepStats:

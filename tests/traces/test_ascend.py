@@ -91,3 +91,10 @@ def test_the_devices_time_is_that_of_its_tasks(path):
     assert analysis.device.vendor == "huawei"
     assert analysis.launches.count == 3
     assert [row.name for row in analysis.operators] == ["aten::mm"]
+
+
+def test_matrix_units_are_not_measured_by_names_of_another_maker(path):
+    analysis = analyze_file(path)
+    assert [row.category for row in analysis.kernels] == ["gemm", "communication"]
+    assert analysis.tensor_core_frac is None
+    assert {row.tensor_cores for row in analysis.kernels} == {None}

@@ -41,7 +41,7 @@ _PATTERNS = {
     r"[Rr]educe|softmax|SoftMax|argmax|argmin|cumsum|\bscan|scan_kernel|Scan|\bsum|mean_"
     r"|logsumexp|[Nn]ll_?[Ll]oss|NLLCriterion|_pool(?:_|<|\b)|Pool(?:ing|For|Back)"
     r"|triton_(?:red|per)_": "reduction",
-    r"elementwise|pointwise|Functor|gelu|relu|silu|dropout|triton_poi|fill_|threshold"
+    r"[Ee]lementwise|pointwise|Functor|gelu|relu|silu|dropout|triton_poi|fill_|threshold"
     r"|where_kernel|masked_fill|clamp|scalePackedTensor|TensorOpWith|OpTensor|OpKernel"
     r"|upsample|^cupy_\w+__|^loop_\w*fusion|^wrapped_": "elementwise",
 }

@@ -27,6 +27,8 @@ SHORT_NS = 10_000
 2 to 10 µs on the host."""
 MIN_ROOF_FRAC = 0.10
 """Kernels under 10 µs that reach less of the memory's bandwidth do not fill the device."""
+NAMES_MATRIX_UNITS = ("nvidia", "amd", None)
+"""Makers in whose kernels' names the use of matrix units shows."""
 
 
 class KernelTable(Struct, frozen=True):
@@ -47,7 +49,8 @@ def kernel_table(timeline: Timeline) -> KernelTable:
     events = select(timeline.device, timeline.device.category == CATEGORY_ID["kernel"])
     dur_ns = events.dur_ns
     total = int(dur_ns.sum())
-    rows = _by_name(timeline.names, events, total)
+    named = all(device.vendor in NAMES_MATRIX_UNITS for device in timeline.devices)
+    rows = _by_name(timeline.names, events, total, named=named)
     categories = _by_category(rows, total)
     whole = _occupancy(events, np.zeros_like(events.name), 1)[0]
     gemm = sum(row.total_ns for row in rows if row.category == "gemm")
@@ -59,13 +62,15 @@ def kernel_table(timeline: Timeline) -> KernelTable:
         total_ns=total,
         count=len(events),
         gemm_frac=gemm / total if total else None,
-        tensor_core_frac=on_matrix_units / matrix if matrix else None,
+        tensor_core_frac=on_matrix_units / matrix if matrix and named else None,
         short=_short(dur_ns),
         occupancy=Occupancy(**whole) if whole else None,
     )
 
 
-def _by_name(names: Sequence[str], events: DeviceEvents, total: int) -> tuple[KernelRow, ...]:
+def _by_name(
+    names: Sequence[str], events: DeviceEvents, total: int, *, named: bool
+) -> tuple[KernelRow, ...]:
     filled = _occupancy(events, events.name, len(names))
     rows = []
     for sums in sums_by_name(names, events.name, events.dur_ns):
@@ -81,7 +86,7 @@ def _by_name(names: Sequence[str], events: DeviceEvents, total: int) -> tuple[Ke
                 max_ns=sums.max_ns,
                 frac=sums.total_ns / total if total else 0.0,
                 tensor_cores=uses_tensor_cores(sums.name)
-                if category in MATRIX_CATEGORIES
+                if category in MATRIX_CATEGORIES and named
                 else None,
                 **filled[sums.key],
             )

@@ -18,6 +18,9 @@ RECORD = "Record whole steps with CPU and GPU activities, to see what the device
 OTHER_TOOL = (
     "Record with torch.profiler, or give a file of Nsight Systems, rocprof or JAX's profiler."
 )
+HOST_ALONE = (
+    "The figures below are of the host alone: look at the device with its maker's own tools."
+)
 RECORD_ON = {
     "an Apple GPU (MPS)": "torch.profiler does not record what an Apple GPU does: host times are "
     "those of queueing work. Record with torch.mps.profiler.profile(), and look with Instruments.",
@@ -103,7 +106,8 @@ def _without_device(analysis: TraceAnalysis) -> Verdict:
         kinds = ", ".join(f"`{row.kind}`" for row in analysis.passed_over[:MOST_KINDS])
         passed_ns = sum(row.total_ns for row in analysis.passed_over)
         sentence = f"{duration(passed_ns)} of events were passed over, in kinds not known here: "
-        return Verdict("not_measured", "Verdict", title, f"{sentence}{kinds}. {OTHER_TOOL}")
+        remedy = HOST_ALONE if (analysis.tool or "").startswith("torch.profiler") else OTHER_TOOL
+        return Verdict("not_measured", "Verdict", title, f"{sentence}{kinds}. {remedy}")
     if analysis.quality.launch_count or analysis.warnings:
         title = "GPU: not known"
         sentence = f"The trace holds no device events that can be read. {RECORD}"

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
+from lightning_gpuprof.analysis.trace_tables import DeviceSplit, TraceAnalysis
 from lightning_gpuprof.report.document import Column, Section, Table, Text, Value
+from lightning_gpuprof.units import percent
 
 MARKED = "each call of the model is a step"
 
@@ -35,11 +36,15 @@ def passed_over_sections(analysis: TraceAnalysis) -> Iterator[Section]:
 
 
 def _sentences(analysis: TraceAnalysis) -> Iterator[str]:
-    ranks = [split.rank for split in analysis.gpus if split.rank]
+    ranks = [split for split in analysis.gpus if split.rank]
     if ranks:
+        least = min(ranks, key=_busy)
+        most = max(ranks, key=_busy)
         yield (
-            f"The file joins the traces of {len(set(ranks))} ranks ({_some(ranks)}): their devices "
-            "and launches are told apart by process."
+            f"The file joins the traces of {len({split.rank for split in ranks})} ranks, which are "
+            "told apart by their processes. Their devices are busy "
+            f"{percent(_busy(least))} ({least.rank}) to {percent(_busy(most))} ({most.rank}); "
+            f"findings are of {ranks[0].rank}."
         )
     if analysis.purpose == "inference":
         by = f" by {analysis.engine}" if analysis.engine else ""
@@ -52,7 +57,5 @@ def _profiled(analysis: TraceAnalysis) -> bool:
     return any(step.name.startswith("ProfilerStep") for step in analysis.steps)
 
 
-def _some(ranks: list[str]) -> str:
-    """Name ranks, of many only the first and the last."""
-    distinct = list(dict.fromkeys(ranks))
-    return ", ".join(distinct) if len(distinct) <= 4 else f"{distinct[0]} to {distinct[-1]}"
+def _busy(split: DeviceSplit) -> float:
+    return split.busy_frac or 0.0

@@ -7,6 +7,7 @@ from analyzed import analyzed_values
 
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.findings.trace_findings import judge_trace
 from lightning_gpuprof.report.build_trace import trace_document
 from lightning_gpuprof.traces import open_timeline
 
@@ -61,7 +62,8 @@ def test_each_step_has_the_time_of_its_own_ranks_device():
 def test_the_document_names_the_ranks_and_figures_are_per_step_of_a_rank():
     document = trace_document(analyze_file(MERGED))
     (note,) = document.section("origin").body[0].lines
-    assert note.startswith("The file joins the traces of 4 ranks (TP00, TP01, TP02, TP03)")
+    assert note.startswith("The file joins the traces of 4 ranks")
+    assert "busy 25.0% (TP00) to 40.0% (TP03); findings are of TP00." in note
     assert document.section("device_time_2").title == "The time of device 2 (TP02)"
     assert {row["rank"] for row in document.rows("steps")} == set(RANKS)
     assert not any("launches have no kernel" in text for text in document_texts(document))
@@ -119,3 +121,10 @@ def test_labels_of_several_tools_are_known(write_trace, label):
     analysis = analyze_file(write_trace(events))
     assert len({split.rank for split in analysis.gpus}) == 2
     assert busy_us(analysis) == [400, 440]
+
+
+def test_findings_are_per_step_of_the_first_rank():
+    """Four ranks mark a step of 4 ms each: it is no step of 1 ms, and none of 16 ms."""
+    run, judged = judge_trace(analyze_file(MERGED))
+    assert (run.steps.count, run.step_ns) == (3, 4 * MS)
+    assert judged.findings[0].cause_ns.high == 3 * MS
