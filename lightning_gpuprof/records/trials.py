@@ -11,7 +11,8 @@ from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir, writt
 
 TRIALS_FILE = "trials.json"
 FASTER, SLOWER, SAME, UNDECIDED = "faster", "slower", "same", "undecided"
-FAILED, NOT_RUN = "failed", "not run"
+FAILED, NOT_RUN, NO_TIME = "failed", "not run", "no time"
+"""`NOT_RUN` is a change that need not be tried, `NO_TIME` one for which no time was left."""
 BIT_EQUAL, CLOSE, CHANGED, NOT_COMPARED = (
     "bit-equal", "within tolerance", "changed", "not compared",
 )  # fmt: skip
@@ -109,6 +110,16 @@ class Trials(msgspec.Struct, frozen=True, kw_only=True):
     combination: Trial | None = None
     paste: str = ""
     settings: ChangedSettings = ChangedSettings()
+
+    @property
+    def decided(self) -> int:
+        """How many changes were tried until their effect was clear."""
+        return sum(trial.verdict in (FASTER, SLOWER, SAME) for trial in self.trials)
+
+    @property
+    def undecided(self) -> int:
+        """How many changes were tried too briefly, or not at all for lack of time."""
+        return sum(trial.verdict in (UNDECIDED, NO_TIME) for trial in self.trials)
 
 
 _TRIALS = msgspec.json.Decoder(Trials)

@@ -1,10 +1,11 @@
 """Builds the document of `lightning-gpuprof try`, and its sections in the document of a run."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from lightning_gpuprof.records.trials import Side, Trial, Trials
+from lightning_gpuprof.records.trials import FASTER, Side, Trial, Trials
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
     Column,
@@ -22,6 +23,8 @@ from lightning_gpuprof.report.document import (
 from lightning_gpuprof.units import duration, percent
 
 NO_CHANGE = "No change is sure to save time without altering results"
+LONGER, SHORTEST_S = 3, 60.0
+"""Where the time was too short, this many times as much is proposed, or as this many seconds."""
 CEILING = "the most that faster data could gain"
 
 
@@ -40,30 +43,45 @@ def build_trial(trials: Trials) -> Document:
 def trial_sections(trials: Trials) -> Iterator[Section]:
     """Yield the trials of a run's program as a table, and what to change."""
     yield from _table_sections(trials)
-    gain = _gain_together(trials)
-    if gain is None:
-        sentence = Text((f"{NO_CHANGE}: leave it as it is.",), "strong")
+    answer = _verdict(trials)
+    if answer.change is None:
+        sentence = Text((f"{answer.title}. {answer.sentence}",), "strong")
         yield Section("trial_change", "To change", "page", (sentence,))
     else:
-        code = Text(tuple(trials.paste.splitlines()), "code")
-        yield Section("trial_change", "To change", "page", (code,), note=gain)
+        code = Text(tuple(answer.change.splitlines()), "code")
+        yield Section("trial_change", "To change", "page", (code,), note=_gain(trials))
 
 
 def _verdict(trials: Trials) -> Verdict:
-    gain = _gain_together(trials)
-    if gain is None:
+    gain = _gain(trials)
+    if gain is not None:
+        sentence = "Write these settings into the program; the rest of it stays as it is."
+        title = f"{gain[0].upper()}{gain[1:]}"
+        return Verdict("change", "To change", title, sentence, change=trials.paste)
+    if not trials.undecided:
         return Verdict("nothing", "To change", NO_CHANGE, "Leave the program as it is.")
-    sentence = "Write these settings into the program; the rest of it stays as it is."
-    title = f"{gain[0].upper()}{gain[1:]}"
-    return Verdict("change", "To change", title, sentence, change=trials.paste)
+    whole = trials.decided + trials.undecided
+    title = f"{trials.decided} of {whole} changes measured: undecided"
+    return Verdict("too_short", "To change", title, _more_time(trials))
 
 
-def _gain_together(trials: Trials) -> str | None:
+def _more_time(trials: Trials) -> str:
+    seconds = LONGER * max(trials.seconds, SHORTEST_S)
+    return (
+        "There was too little time for the others, which may gain or not: give it --for "
+        f"{math.ceil(seconds / 60)}m."
+    )
+
+
+def _gain(trials: Trials) -> str | None:
     """Say how much the winning changes save together; None if no change wins."""
     together = trials.combination
     if not trials.paste or together is None:
         return None
-    return f"measured together: {percent(together.gain_frac or 0.0)} less per step"
+    if not together.note:
+        return f"measured together: {percent(together.gain_frac or 0.0)} less per step"
+    alone = max(trial.gain_frac or 0.0 for trial in trials.trials if trial.verdict == FASTER)
+    return f"measured: {percent(alone)} less per step ({together.note})"
 
 
 def _table_sections(trials: Trials) -> Iterator[Section]:

@@ -15,8 +15,10 @@ from lightning_gpuprof.records.trials import (
     CLOSE,
     FAILED,
     FASTER,
+    NO_TIME,
     NOT_COMPARED,
     NOT_RUN,
+    UNDECIDED,
     Side,
     Trial,
     Trials,
@@ -36,6 +38,7 @@ UNEVEN_RATIO = 1.25
 busy."""
 MEASURED_LOGGERS = ("TensorBoardLogger", "CSVLogger")
 """Loggers that work as usual in a trial. All others are switched off."""
+ONLY_ALONE = "it was faster by itself; its check in new processes ran out of time"
 _LONG_FIRST_STEP = 10
 """The result names the step that makes up for a longer first step, if the first step takes longer
 by more than this many steps."""
@@ -103,6 +106,9 @@ class TrialSeries:
         return False
 
     def _try(self, candidate: Candidate, label: str, parts: int) -> None:
+        if self.clock() >= self._single_until:
+            self._trials.append(replace(self.watched.trial(candidate), verdict=NO_TIME))
+            return
         reason = self._reason_to_skip(candidate)
         if reason is not None:
             self._trials.append(
@@ -118,8 +124,6 @@ class TrialSeries:
 
     def _reason_to_skip(self, candidate: Candidate) -> str | None:
         """Return why a candidate need not be tried after what was measured so far, or None."""
-        if self.clock() >= self._single_until:
-            return "no time was left"
         loader = self.watched.results.start.loader
         answers_wait = "data-wait" in candidate.change.findings
         ceiling = next((trial.high_frac for trial in self._trials if trial.ceiling), None)
@@ -135,7 +139,7 @@ class TrialSeries:
         earlier = [
             trial
             for trial in self._trials
-            if trial.change == candidate.change.name and trial.verdict != NOT_RUN
+            if trial.change == candidate.change.name and trial.verdict not in (NOT_RUN, NO_TIME)
         ]
         if earlier and earlier[-1].verdict == FAILED:
             return f"{earlier[-1].name} failed"
@@ -149,13 +153,17 @@ class TrialSeries:
     ) -> Trial:
         """Measure candidates together against `base`, in a share of the time that is left.
 
-        The share is one of `parts` equal parts.
+        The share is one of `parts` equal parts. It counts from the first pair on, so that programs
+        that take long to start are measured for as long as others.
         """
-        until = self.clock() + (self.until - self.clock()) / parts
+        until = self.until
         single_trials = [self.watched.trial(candidate) for candidate in candidates]
         label = f"{label} {' + '.join(trial.name for trial in single_trials)}"
 
         def on_pair(pairs: Pairs) -> None:
+            nonlocal until
+            if len(pairs.after) == 1:
+                until = self.clock() + (self.until - self.clock()) / parts
             if base is self._unchanged:
                 self._unchanged_step_ns.append(pairs.before[-1].step_ns)
             gain = f", {pairs.gain.middle:+.1%}" if pairs.gain else ""
@@ -217,7 +225,8 @@ class TrialSeries:
         """Add one winner after another while that gains time, then measure them together again.
 
         The last measurement uses new processes, since the place of memory in the old ones may
-        have favoured one of the variants.
+        have favoured one of the variants. A single winner stays if that measurement had too little
+        time to decide.
         """
         by_gain = sorted(self._winners.values(), key=lambda winner: -winner[0])
         ranked = [candidate for _, candidate in by_gain]
@@ -231,6 +240,8 @@ class TrialSeries:
             return [], None
         self._unchanged.close()
         combination = self._measure(chosen, self._unchanged, "all together:", 1)
+        if len(chosen) == 1 and combination.verdict == UNDECIDED:
+            return chosen, replace(combination, note=ONLY_ALONE)
         return (chosen if _wins(combination) else []), combination
 
     def _notes(self) -> list[str]:

@@ -2,7 +2,7 @@ import pytest
 from made_trials import TRIALS
 from msgspec.structs import replace
 
-from lightning_gpuprof.records.trials import Trials
+from lightning_gpuprof.records.trials import Trial, Trials
 from lightning_gpuprof.report import markdown
 from lightning_gpuprof.report.build_trial import build_trial, trial_sections
 from lightning_gpuprof.report.console import render
@@ -73,12 +73,27 @@ def test_without_a_winner_the_program_is_left_as_it_is():
     assert (document.verdict.kind, document.verdict.change) == ("nothing", None)
     assert "No change is sure to save time without altering results" in render(document)
     last = list(trial_sections(Trials(program="a.py", seconds=1.0)))[-1]
-    assert last.body == (
-        Text(
-            ("No change is sure to save time without altering results: leave it as it is.",),
-            "strong",
-        ),
-    )
+    answer = "No change is sure to save time without altering results"
+    sentence = f"{answer}. Leave the program as it is."
+    assert last.body == (Text((sentence,), "strong"),)
+
+
+def test_what_there_was_no_time_for_is_no_verdict():
+    tried = Trial(change="optimizer", value="fused", verdict="same")
+    cut = Trial(change="num_workers", value=2, verdict="undecided")
+    missed = Trial(change="num_workers", value=4, verdict="no time")
+    document = build_trial(Trials(program="a.py", seconds=90.0, trials=(tried, cut, missed)))
+    assert document.verdict.kind == "too_short"
+    assert document.verdict.title == "1 of 3 changes measured: undecided"
+    assert document.verdict.sentence.endswith("give it --for 5m.")
+    assert "No change is sure" not in render(document)
+
+
+def test_a_single_winner_without_a_check_is_marked_so(document):
+    winner = replace(TRIALS.trials[0], verdict="faster", gain_frac=0.4)
+    check = Trial(change="combination", verdict="undecided", note="its check ran out of time")
+    only = replace(TRIALS, trials=(winner,), combination=check)
+    assert "Measured: 40.0% less per step (its check ran out of time)" in render(build_trial(only))
 
 
 def test_a_ceiling_is_no_change_to_make(document):

@@ -122,16 +122,23 @@ def context(analyze):
 def trying(context):
     """Try changes of a program whose step the changes make shorter by so many of 10 ms."""
 
-    def run(saves, *, block_s=1.0, seconds=1000.0, base=None, **forms):
-        now, made = [0.0], []
+    def run(
+        saves, *, block_s=1.0, start_s=0.0, seconds=1000.0, base=None, uneven_from=100, **forms
+    ):
+        now, made, started = [0.0], [], []
 
         def pass_time(form):
             now[0] += block_s
+            if form not in started:
+                started.append(form)
+                now[0] += start_s
 
         def form(candidates):
             names = [pick.change.name for pick in candidates]
             known = {"tell": pass_time, **(forms.get(names[0], {}) if len(names) == 1 else {})}
             known = known if candidates else {"tell": pass_time, **(base or {})}
+            if len(made) >= uneven_from:
+                known["noise"] = noise(-8, 8)
             one = FakeVariant(
                 10 - sum(saves.get((p.change.name, p.value), 0) for p in candidates), **known
             )
@@ -231,8 +238,26 @@ def test_a_failing_change_is_said_and_its_other_values_are_left_out(trying):
 def test_without_time_nothing_more_is_tried(trying):
     saves = {("num_workers", 2): 4, ("optimizer", "fused"): 1}
     found = trying(saves, block_s=60, seconds=200)
-    assert verdicts(found) == {"num_workers=2": "faster", "optimizer=fused": "not run"}
-    assert found.trials[1].note == "no time was left"
+    assert verdicts(found) == {"num_workers=2": "faster", "optimizer=fused": "no time"}
+
+
+def test_a_slow_start_takes_nothing_from_the_time_to_measure(trying):
+    """The first block of a variant takes ten times as long as later ones."""
+    uncertain = {"noise": noise(-3, 3, -2, 2)}
+    quick = trying({("optimizer", "fused"): 0.5}, seconds=300, optimizer=uncertain)
+    slow = trying({("optimizer", "fused"): 0.5}, seconds=300, start_s=60, optimizer=uncertain)
+    assert slow.trials[0].pairs >= quick.trials[0].pairs // 2 > MIN_PAIRS
+
+
+def test_a_single_winner_stays_where_its_check_ran_out_of_time(trying):
+    """It was faster in the first processes; in new ones the machine is too uneven to decide."""
+    found = trying({("optimizer", "fused"): 1}, uneven_from=2)
+    assert verdicts(found) == {"optimizer=fused": "faster"}
+    assert found.combination.verdict == "undecided"
+    assert found.combination.note == (
+        "it was faster by itself; its check in new processes ran out of time"
+    )
+    assert found.paste == "optimizer(..., fused=True)"
 
 
 def test_an_uneven_machine_is_told(trying):
