@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lightning_gpuprof.analysis.roofline.roofline import (
+    from lightning_gpuprof.analysis.roofline.intensity import (
         arithmetic_intensity as arithmetic_intensity,
     )
     from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor as BatchSizeAdvisor
@@ -48,7 +48,7 @@ _PUBLIC = {
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
     "ProfileConfig": "lightning_gpuprof.config",
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
-    "arithmetic_intensity": "lightning_gpuprof.analysis.roofline.roofline",
+    "arithmetic_intensity": "lightning_gpuprof.analysis.roofline.intensity",
     "ab_test": "lightning_gpuprof.trials.ab_test",
     "benchmark_latency": "lightning_gpuprof.trials.latency",
     "compare_runs": "lightning_gpuprof.report.comparison",

@@ -125,10 +125,10 @@ def _embedding(call: OperatorCall) -> Cost:
     return call.cost(0, moved, VECTOR, "embedding")
 
 
-def _elementwise(inputs: int) -> Callable[[OperatorCall], Cost]:
-    """Return the cost of one operation per element of the output, to which the inputs broadcast.
+def _elementwise(inputs: int, per_element: int = 1) -> Callable[[OperatorCall], Cost]:
+    """Return the cost of operations per element of the output, to which the inputs broadcast.
 
-    Functions such as `gelu` take more, but it is bytes that decide here.
+    A function such as `exp` or `erf` counts as one operation.
     """
 
     def cost(call: OperatorCall) -> Cost:
@@ -140,7 +140,7 @@ def _elementwise(inputs: int) -> Callable[[OperatorCall], Cost]:
         for index in tensors:
             out = broadcast(out, call.shape(index))
         moved = sum(map(call.footprint, tensors)) + prod(out) * size
-        return call.cost(prod(out), moved, VECTOR, "elementwise")
+        return call.cost(per_element * prod(out), moved, VECTOR, "elementwise")
 
     return cost
 
@@ -177,6 +177,8 @@ _SOFTMAXES = ("_softmax", "_log_softmax")
 MODELS: dict[str, Callable[[OperatorCall], Cost]] = {
     **{f"aten::{name}{end}": _elementwise(1) for name in _UNARY.split() for end in ("", "_")},
     **{f"aten::{name}{end}": _elementwise(2) for name in _BINARY.split() for end in ("", "_")},
+    "aten::gelu": _elementwise(1, 5),  # x / 2 * (1 + erf(x / sqrt(2)))
+    "aten::silu": _elementwise(1, 4),  # x / (1 + exp(-x))
     **{f"aten::{name}": _elementwise(3) for name in ("addcmul", "addcdiv", "where", "lerp")},
     **{f"aten::{name}_": _elementwise(3) for name in ("addcmul", "addcdiv", "lerp")},
     **{f"aten::{name}": _reduction for name in _REDUCTIONS.split()},

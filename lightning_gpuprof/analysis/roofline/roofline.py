@@ -6,19 +6,16 @@ bandwidth times the operator's FLOPs per byte. Where they cross lies the ridge p
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from lightning_gpuprof.analysis.roofline.op_call import MATRIX, Cost
-from lightning_gpuprof.analysis.roofline.op_costs import MODELS, operator_cost
 from lightning_gpuprof.analysis.roofline.op_time import WORK, CallGroup, costed_calls
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace_tables import Bound, RooflineRow, Roofs
-from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.hardware.lookup import Lookup, Peaks, find_peaks
-from lightning_gpuprof.traces.timeline import DeviceInfo, OpArguments, Timeline, of_category
+from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline, of_category
 
 ANOMALY_FRAC = 1.10
 """Above this share of a roof the roof, the shapes or the clock must be wrong: data-sheet peaks
@@ -118,7 +115,7 @@ def utilization(
     return at_peak / (span_ns / 1e9)
 
 
-def _roofs(peaks: Peaks | None, dtype: str, unit: str) -> tuple[float | None, float | None]:
+def roofs_of(peaks: Peaks | None, dtype: str, unit: str) -> tuple[float | None, float | None]:
     """Return the peak FLOP/s and bytes/s; of vector units the fp32 rate, whatever they store."""
     if peaks is None:
         return None, None
@@ -131,7 +128,7 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
     seconds = group.kernel_ns / 1e9
     flop_per_s = cost.flop_count * group.count / seconds
     bytes_per_s = cost.num_bytes * group.count / seconds
-    peak_flops, peak_bytes = _roofs(peaks, dtype, cost.unit)
+    peak_flops, peak_bytes = roofs_of(peaks, dtype, cost.unit)
     compute = flop_per_s / peak_flops if peak_flops else None
     memory = bytes_per_s / peak_bytes if peak_bytes else None
     # If only one roof is known, the share is of that roof; which one is lower is not known.
@@ -179,61 +176,3 @@ def _notes(timeline: Timeline, rows: list[RooflineRow]) -> tuple[str, ...]:
         why = "their data may have been in its cache"
         return (f"{seem} faster than the device can be ({why}); no result is given.",)
     return ()
-
-
-_DTYPES = {"float32": "float", "bfloat16": "c10::BFloat16", "float16": "c10::Half"}
-
-
-class Intensity(NamedTuple):
-    """The least work of a call; `bound` is compute or memory."""
-
-    flop_count: int
-    num_bytes: int
-    flop_per_byte: float
-    bound: str | None
-
-
-def arithmetic_intensity(
-    operator: str,
-    *shapes: Sequence[int],
-    dtype: str = "float32",
-    values: Sequence[object] = (),
-    device: str | None = None,
-) -> Intensity:
-    """Return an operator's FLOPs per byte moved, each input read and each output written once.
-
-    Args:
-        operator: One of ATen's, such as `mm`, `aten::gelu` or `layer_norm`.
-        shapes: Those of its tensors, in the order of its arguments.
-        dtype: Their type: float32, bfloat16 or float16.
-        values: Arguments after the tensors, where the work depends on them.
-        device: A GPU by name, such as `NVIDIA H100 80GB HBM3`.
-
-    Returns:
-        The intensity, with the lower roof as `bound`: None where the device's peaks are not known.
-
-    >>> arithmetic_intensity("mm", (512, 512), (512, 512), dtype="bfloat16").flop_per_byte
-    170.66666666666666
-
-    Raises:
-        ConfigError: The cost of such a call is not known.
-    """
-    short = operator.removeprefix("aten::")
-    names = [f"aten::{variant}" for variant in (short, f"native_{short}", f"_{short}")]
-    arguments = OpArguments(
-        dims=(*map(list, shapes), *([] for _ in values)),
-        dtypes=(_DTYPES.get(dtype.removeprefix("torch."), dtype),) * len(shapes),
-        values=("",) * len(shapes) + tuple(map(str, values)),
-    )
-    name = next((name for name in names if name in MODELS), operator)
-    cost = operator_cost(name, arguments)
-    if cost is None or not cost.num_bytes:
-        raise ConfigError(
-            f"The cost of {operator} with {shapes} in {dtype} is not known. Pass an operator of "
-            "ATen, the shapes of all its tensors and what its work depends on."
-        )
-    per_byte, bound = cost.flop_count / cost.num_bytes, None
-    flop_per_s, bytes_per_s = _roofs(find_peaks(device).peaks, cost.dtype, cost.unit)
-    if flop_per_s and bytes_per_s:
-        bound = "compute" if per_byte >= flop_per_s / bytes_per_s else "memory"
-    return Intensity(cost.flop_count, cost.num_bytes, per_byte, bound)

@@ -3,8 +3,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_gpuprof.analysis.roofline.op_costs import operator_cost
-from lightning_gpuprof.analysis.roofline.roofline import arithmetic_intensity
-from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.traces.timeline import OpArguments
 
 BF16 = "c10::BFloat16"
@@ -31,24 +29,6 @@ def counted(function, *shapes):
 )
 def test_products_have_the_flops_that_torch_counts(name, function, shapes):
     assert call(name, shapes).flop_count == counted(function, *shapes)
-
-
-@pytest.mark.parametrize(
-    ("name", "shapes", "options", "per_byte", "bound"),
-    [
-        ("mm", ([4096, 4096], [4096, 4096]), {"dtype": "bfloat16"}, 4096 / 3, "compute"),
-        ("layer_norm", ([8, 512],), {"dtype": "torch.float32"}, 7 / 8, "memory"),
-        ("sum", ([8, 64],), {"values": [[1], False, None]}, 512 / (4 * (512 + 8)), "memory"),
-    ],
-)
-def test_the_intensity_of_an_operator_and_its_side_of_the_ridge(
-    name, shapes, options, per_byte, bound
-):
-    found = arithmetic_intensity(name, *shapes, device="NVIDIA H100 80GB HBM3", **options)
-    assert (found.flop_per_byte, found.bound) == (pytest.approx(per_byte), bound)
-    assert arithmetic_intensity(name, *shapes, **options).bound is None
-    with pytest.raises(ConfigError, match="is not known"):
-        arithmetic_intensity(name, [3], dtype="text")
 
 
 def test_a_bias_adds_one_operation_per_element_and_its_bytes():
