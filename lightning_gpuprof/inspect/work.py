@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from lightning_gpuprof.adapters.dynamo import GRAPH_BREAK, RECOMPILATION
 from lightning_gpuprof.adapters.lightning import Trainer
+from lightning_gpuprof.findings.compile_advice import remedy
 from lightning_gpuprof.inspect.places import user_line
 from lightning_gpuprof.recorders.first_batch import unused_gradients
 from lightning_gpuprof.records.facts import UnusedGradients
 from lightning_gpuprof.records.inspection import CallCount, Waste
-from lightning_gpuprof.records.lines import CompileEvent
-from lightning_gpuprof.runtime.compiling import compile_events
+from lightning_gpuprof.records.lines import CompileEvent, Recompilation
+from lightning_gpuprof.runtime.compiling import all_graph_breaks, all_recompilations
 from lightning_gpuprof.runtime.places import (
     is_in_multiprocessing,
     own_line_like,
@@ -30,17 +30,7 @@ MAX_ROWS = 5
 MIN_CALLS = 10
 """Functions of `multiprocessing` that are called less often in a step are left out: the DataLoader
 needs fewer calls to take a batch from its workers."""
-_COMPILE_TEXTS = {
-    GRAPH_BREAK: (
-        "torch.compile breaks its graph here",
-        "use torch.where or torch.cond, or keep this line out of the function",
-    ),
-    RECOMPILATION: (
-        "torch.compile compiles this function again",
-        "keep constant what changes, or use torch.compile(dynamic=True)",
-    ),
-}
-"""What happened and what to do, for each kind of event of torch.compile."""
+_GRAPH_BREAK = "use torch.where or torch.cond, or keep this line out of the function"
 _ANOMALY = r"\bset_anomaly_enabled\((?!False)|\b(set_)?detect_anomaly(\((?!False)|=(?!False))"
 """Matches a line of code that switches anomaly detection on."""
 
@@ -88,7 +78,8 @@ class WorkInspection:
 
     def waste(self) -> tuple[Waste, ...]:
         """Return the needless work of the steps, and what torch.compile could not compile."""
-        return (*self._waste.values(), *map(_waste_of_compiling, compile_events()))
+        breaks = map(_waste_of_graph_break, all_graph_breaks())
+        return (*self._waste.values(), *breaks, *map(_waste_of_recompilation, all_recompilations()))
 
     def calls_per_step(self) -> tuple[float | None, tuple[CallCount, ...]]:
         """Return the number of Python calls per step, and the functions that make most of them.
@@ -160,10 +151,15 @@ class WorkInspection:
         self._waste.setdefault((waste.kind, key), waste)
 
 
-def _waste_of_compiling(event: CompileEvent) -> Waste:
-    title, advice = _COMPILE_TEXTS[event.what]
-    kind = event.what.replace(" ", "-")
-    return Waste(kind, f"{title}: {event.reason}", event.hint or advice, event.place)
+def _waste_of_graph_break(event: CompileEvent) -> Waste:
+    title = f"torch.compile breaks its graph here: {event.reason}"
+    return Waste("graph-break", title, event.hint or _GRAPH_BREAK, event.place)
+
+
+def _waste_of_recompilation(again: Recompilation) -> Waste:
+    title = f"torch.compile compiles this function again: {again.reason}"
+    advice = remedy(again.cause, subject=again.subject, reason=again.reason, value=again.value)
+    return Waste("recompilation", title, advice.advice, again.place or again.function)
 
 
 def _waste_of_gradients(unused: UnusedGradients) -> Waste:

@@ -89,10 +89,15 @@ class SyncedLogs(FactBase, tag="synced_logs", frozen=True):
 
 
 class CompileTime(FactBase, tag="compile_time", frozen=True):
-    """Time that torch.compile spent compiling in a step."""
+    """Time that torch.compile spent compiling in a step.
+
+    `built` graphs were compiled, and `loaded` graphs came from inductor's cache on disk.
+    """
 
     step: int
     took_ns: int
+    built: int = 0
+    loaded: int = 0
 
 
 class ProcessMemory(FactBase, tag="process_memory", frozen=True):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from enum import Enum
 from math import sqrt
 
 from msgspec import Struct
@@ -41,6 +42,70 @@ class CompileEvent(FactBase, tag="compile_event", frozen=True):
     reason: str
     hint: str
     place: CodePlace
+
+
+class GuardCause(str, Enum):
+    """What differed from the calls that torch.compile had compiled a function for."""
+
+    SIZE = "size"
+    """The size of a tensor's dimension."""
+    SIZE_CONDITION = "size_condition"
+    """A condition on sizes: the function was compiled for any size that meets it."""
+    RANK = "rank"
+    """The number of a tensor's dimensions."""
+    STRIDES = "strides"
+    """The strides of a tensor."""
+    DTYPE = "dtype"
+    """The type of a tensor's values."""
+    DEVICE = "device"
+    """The device of a tensor."""
+    GRADIENT = "gradient"
+    """Whether a tensor requires a gradient."""
+    ATTRIBUTE = "attribute"
+    """A number that an object holds, such as a counter of a module."""
+    NUMBER = "number"
+    """A number in a local or global variable, an argument or a container."""
+    FLAG = "flag"
+    """A Python value that is no number: a boolean, a string, None."""
+    CONTAINER = "container"
+    """How many items a list, tuple or dict holds, or its keys."""
+    OBJECT = "object"
+    """Which object it is, or its class."""
+    MODE = "mode"
+    """torch's global state, such as the gradient mode, autocast or the number of threads."""
+    FREED = "freed"
+    """An object that the compiled code belonged to was freed."""
+    BACKEND = "backend"
+    """The backend that torch.compile was called with."""
+    OTHER = "other"
+    """Anything else, or torch gives no reason."""
+
+
+class Recompilation(FactBase, tag="recompilation", frozen=True):
+    """A function that torch.compile compiled again, or gave up on, with torch's reason.
+
+    Args:
+        step: The step that called the function.
+        function: The function that was compiled.
+        cause: What differed from the calls that it had been compiled for.
+        subject: The expression that differed, such as `self.calls`; empty if torch names none.
+        reason: The guard that failed, in torch's words.
+        value: The number that a guard expected, as Python writes it; empty for other guards.
+        place: The line for which torch made the guard, if that is the user's own.
+        took_ns: What compiling took, backward pass included; None if torch does not record it.
+        limit: The setting of torch whose limit was reached, such as `recompile_limit`. torch then
+            compiles nothing, and from now on runs the function uncompiled where no version fits.
+    """
+
+    step: int
+    function: CodePlace
+    cause: GuardCause
+    subject: str = ""
+    reason: str = ""
+    value: str = ""
+    place: CodePlace | None = None
+    took_ns: int | None = None
+    limit: str = ""
 
 
 class LineCount(Struct, frozen=True):

@@ -18,7 +18,13 @@ import numpy.typing as npt
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.facts import Fact
-from lightning_gpuprof.records.lines import CompileEvent, HostLines, ModuleCalls, WorkerLines
+from lightning_gpuprof.records.lines import (
+    CompileEvent,
+    HostLines,
+    ModuleCalls,
+    Recompilation,
+    WorkerLines,
+)
 
 SCHEMA_VERSION = 2
 UNTIMED_STEPS = "unmarked_steps"
@@ -388,6 +394,7 @@ Record = (
     | Note
     | Fact
     | CompileEvent
+    | Recompilation
     | HostLines
     | WorkerLines
     | ModuleCalls

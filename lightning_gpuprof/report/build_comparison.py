@@ -61,6 +61,7 @@ STEP_LABELS = {
     "max_ns": "Slowest step",
     "whole_fit_ns": "Whole fit, per step",
     "wall_ns": "Wall time",
+    "compiling_ns": "torch.compile, all together",
     "samples_per_s": "Samples",
     "peak_allocated_bytes": "Peak allocated",
     "peak_reserved_bytes": "Peak reserved",
@@ -275,6 +276,11 @@ def _warnings(base: Report, new: Report, result: Comparison) -> Iterator[str]:
         wait = report.results.facts.core_wait
         if wait is not None and wait.frac >= MAX_CORE_WAIT:
             yield f"The {side} run waited {percent(wait.frac)} of its time for a free core."
+    if result.compiling_left_out is not None:
+        yield (
+            "The verdict leaves out the time of torch.compile, because "
+            f"{result.compiling_left_out}."
+        )
     if result.other_model:
         yield (
             "The models differ: unless your change made them differ, the times say nothing about "
@@ -332,7 +338,7 @@ def before_after_table(figures: Sequence[BeforeAfter]) -> Table:
 def _step_sections(result: Comparison) -> Iterator[Section]:
     unit = "per sample" if result.per_sample else "per step"
     if steps := _changes("steps", result.steps):
-        note = None if not result.per_sample else "per sample, except for the wall time"
+        note = None if not result.per_sample else "per sample, except for the wall time and torch.compile"
         yield Section("steps", "Step time", "page", (steps,), note=note)
     clock = ", by the host's clock" if any(result.by_device) else ""
     if phases := _phases("phases", result.phases, result):

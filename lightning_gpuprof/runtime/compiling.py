@@ -4,17 +4,22 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lightning_gpuprof.adapters.dynamo import compiled, counters, events, spent_ns
+from lightning_gpuprof.adapters.dynamo import (
+    CompiledAgain,
+    CompileLog,
+    GraphBreak,
+    compiled,
+    counters,
+    spent_ns,
+)
+from lightning_gpuprof.adapters.guard_reasons import parse_reason
 from lightning_gpuprof.records.facts import CompileTime
-from lightning_gpuprof.records.lines import CompileEvent
+from lightning_gpuprof.records.lines import CodePlace, CompileEvent, Recompilation
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import attempt
 from lightning_gpuprof.runtime.places import USER, Place, package_of, shown
 
-_COMPILATION_NUMBER = re.compile(r"^\d+/\d+: ")
-"""What precedes a guard in dynamo's text: the compilation whose guard failed, such as `0/7: `."""
-_AFTER_GUARD = re.compile(r"\s+#\s.*|\s*\(HINT.*")
-"""What follows a guard in dynamo's text: the line that made the guard, and torch's advice."""
+GRAPH_BREAK = "graph break"
 _HINT = re.compile(r"^\s*Hint: (.*)$", re.MULTILINE)
 _MOST_CHARACTERS = 200
 _BRANCH_ON_TENSOR = "a branch or loop depends on a tensor's value"
@@ -32,7 +37,9 @@ class CompileRecords:
     def __init__(self, context: RunContext, flag: Callable[[], int | None]) -> None:
         self._context, self._flag = context, flag
         self._count, self._spent_ns = compiled(), spent_ns()
-        self._written = set(compile_events())
+        self._log = CompileLog()
+        self._places: dict[Place, CodePlace] = {}
+        self._breaks: set[CompileEvent] = set()
 
     def write_new(self) -> Mapping[str, Any] | None:
         """Record the compilations since the last call.
@@ -44,33 +51,71 @@ class CompileRecords:
             return None
         count_before, self._count = self._count, compiled()
         if self._count > count_before:
-            spent_before, self._spent_ns = self._spent_ns, spent_ns()
-            # `torch._dynamo.reset()` sets the time back to 0.
-            took_ns = self._spent_ns - (spent_before if self._spent_ns >= spent_before else 0)
-            step = self._flag()
-            if took_ns and step is not None:
-                self._context.write(CompileTime(step, took_ns))
-            for event in compile_events():
-                if event not in self._written:
-                    self._written.add(event)
-                    self._context.write(event)
+            self._write(self._flag())
         return dynamo_counters
 
+    def _write(self, step: int | None) -> None:
+        spent_before, self._spent_ns = self._spent_ns, spent_ns()
+        # `torch._dynamo.reset()` sets the time back to 0.
+        took_ns = self._spent_ns - (spent_before if self._spent_ns >= spent_before else 0)
+        # Dynamo's lists are private: a failure leaves the times that are known.
+        again: list[CompiledAgain] = attempt(self._log.compiled_again, [])
+        if step is not None:
+            if took_ns:
+                self._context.write(CompileTime(step, took_ns, *self._log.graphs))
+            for compilation in again:
+                self._context.write(_recompilation(step, compilation, self._shown))
+        breaks: list[GraphBreak] = attempt(self._log.graph_breaks, [])
+        for event in (_broken(graph_break, self._shown) for graph_break in breaks):
+            if event not in self._breaks:
+                self._breaks.add(event)
+                self._context.write(event)
 
-def compile_events() -> list[CompileEvent]:
-    """Return the graph breaks and recompilations of this process so far, without duplicates."""
-    all_events = [_event(*event) for event in attempt(lambda: list(events()), []) if event[-1]]
-    by_place = {(event.place.file, event.place.line, event.reason): event for event in all_events}
-    return list(by_place.values())
+    def _shown(self, place: Place) -> CodePlace:
+        """Return a place as a record shows it, which is read from its file only once."""
+        if place not in self._places:
+            self._places[place] = shown(place)
+        return self._places[place]
 
 
-def _event(what: str, text: str, stack: list[Place]) -> CompileEvent:
+def all_graph_breaks() -> tuple[CompileEvent, ...]:
+    """Return the graph breaks of this process so far, without duplicates."""
+    breaks = attempt(CompileLog(from_start=True).graph_breaks, [])
+    return tuple(dict.fromkeys(_broken(graph_break, shown) for graph_break in breaks))
+
+
+def all_recompilations() -> tuple[Recompilation, ...]:
+    """Return the functions that this process compiled again, once for each reason."""
+    log = CompileLog(from_start=True)
+    again = [_recompilation(0, entry, shown) for entry in attempt(log.compiled_again, [])]
+    return tuple({(entry.function, entry.cause, entry.subject): entry for entry in again}.values())
+
+
+def _recompilation(
+    step: int, again: CompiledAgain, shown: Callable[[Place], CodePlace]
+) -> Recompilation:
+    guard = parse_reason(again.reason)
+    is_own = guard.place is not None and package_of(guard.place[0]) == USER
+    return Recompilation(
+        step=step,
+        function=shown(again.function),
+        cause=guard.cause,
+        subject=guard.subject[:_MOST_CHARACTERS],
+        reason=guard.reason[:_MOST_CHARACTERS],
+        value=guard.value,
+        place=shown(guard.place) if guard.place is not None and is_own else None,
+        took_ns=again.took_ns,
+        limit=again.limit,
+    )
+
+
+def _broken(graph_break: GraphBreak, shown: Callable[[Place], CodePlace]) -> CompileEvent:
+    stack = graph_break.stack
     users_places = [place for place in stack if package_of(place[0]) == USER] or stack
-    first_line = _COMPILATION_NUMBER.sub("", text.strip()).partition("\n")[0]
-    reason = _AFTER_GUARD.sub("", first_line)[:_MOST_CHARACTERS]
-    hint = _HINT.search(text)
+    reason = graph_break.text.strip().partition("\n")[0][:_MOST_CHARACTERS]
+    hint = _HINT.search(graph_break.text)
     return CompileEvent(
-        what=what,
+        what=GRAPH_BREAK,
         reason=_BRANCH_ON_TENSOR if reason.startswith("generic_jump") else reason,
         hint="" if hint is None else hint[1][:_MOST_CHARACTERS],
         place=shown(users_places[-1]),

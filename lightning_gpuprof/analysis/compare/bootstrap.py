@@ -17,6 +17,10 @@ Means = np.ndarray[tuple[int], np.dtype[np.float64]]
 """The mean step of every resample."""
 
 MAX_BLOCKS = 400
+COMPILE_SPREAD = 0.1
+"""The assumed standard deviation of torch.compile's time in equal runs, as a share of it.
+
+A run that compiles its code once cannot show it."""
 
 
 @dataclass(frozen=True)
@@ -55,4 +59,6 @@ def _resampled_means(fit: WholeFit, random: np.random.Generator) -> Means:
             count = max(MIN_BLOCKS, count // length)
         of_blocks = block_means(kind.values_ns[None, :], count)[0]
         means += kind.per_step * (drawn_blocks(count, random) @ of_blocks / count)
+    if fit.compiling_ns:
+        means += fit.compiling_ns * (1 + COMPILE_SPREAD * random.standard_normal(RESAMPLES))
     return means

@@ -19,6 +19,14 @@ _T = TypeVar("_T")
 BATCH_TOLERANCE = 0.02
 """Batch sizes differ if their means differ by more than this share. A smaller difference may come
 from the shorter last batch of an epoch. Batch sizes set in the loaders need no tolerance."""
+MIN_COMPILING_FRAC = 0.01
+"""A smaller share of torch.compile in both runs makes no difference."""
+LENGTH_TOLERANCE = 0.1
+"""Runs differ in length if their numbers of steps differ by more than this share."""
+CACHE_TOLERANCE = 0.1
+"""Runs differ in what they loaded from the cache if the shares of their graphs differ by this."""
+OTHER_LENGTH = "the runs differ in length, and each compiles its code once"
+OTHER_CACHE = "one run loaded from torch's cache on disk what the other had to compile"
 
 
 class Verdict(str, Enum):
@@ -67,7 +75,8 @@ class PhaseChange(Change):
 class StepChanges(NamedTuple):
     """A step's figures in both runs, in the order in which they are shown.
 
-    Times are per step or per sample, except `wall_ns`, which is the whole session's.
+    Times are per step or per sample, except `wall_ns` and `compiling_ns`, which are the whole
+    session's.
     """
 
     mean_ns: Change
@@ -76,8 +85,10 @@ class StepChanges(NamedTuple):
     p99_ns: Change
     max_ns: Change
     whole_fit_ns: Change
-    """The mean step, including the time between epochs."""
+    """The mean step, including the time between epochs and that of torch.compile."""
     wall_ns: Change
+    compiling_ns: Change
+    """All the time of torch.compile."""
     samples_per_s: Change
 
 
@@ -94,7 +105,8 @@ class Comparison:
     """New against base; times are in ns per step, or per sample if `per_sample`.
 
     `change` is the mean steady step's change as a fraction: -0.2 is a fifth less time. `fit_change`
-    is the change of the whole fit, including the time between epochs; it decides the verdict.
+    is the change of the whole fit, including the time between epochs and that of torch.compile; it
+    decides the verdict.
     """
 
     verdict: Verdict
@@ -108,6 +120,8 @@ class Comparison:
     ahead of it. Phases are always timed on the host's."""
     traced_steps: tuple[int, int] | None
     """How many profiled steps of base and new recorded operators and kernels."""
+    compiling_left_out: str | None
+    """Why the time of torch.compile is not part of `fit_change`; None if it is, or took no time."""
     steps: StepChanges
     phases: tuple[PhaseChange, ...]
     between: tuple[PhaseChange, ...]
@@ -147,6 +161,9 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
     divisors = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
     sides = _Side(base, divisors[0]), _Side(new, divisors[1])
     fits = [_fit(run) for run in (base, new)]
+    compiling_left_out = _compiling_left_out(base, new)
+    if compiling_left_out is not None:
+        fits = [None if fit is None else replace(fit, compiling_ns=0.0) for fit in fits]
     fit_change = _scaled(change_of_fit(*fits), divisors)
     steps_of_fits = [None if fit is None else fit.steps for fit in fits]
     change = _scaled(change_of_fit(*steps_of_fits), divisors)
@@ -168,6 +185,7 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
         new_steps=len(new.steady_dur_ns),
         by_device=(base.by_device, new.by_device),
         traced_steps=traced_steps,
+        compiling_left_out=compiling_left_out,
         steps=_steps(*sides),
         phases=_phases(*sides),
         between=_between(*sides),
@@ -205,6 +223,28 @@ def _fit(run: RunResults) -> WholeFit | None:
     return replace(fit, kinds=(steps, *shorter))
 
 
+def _compiling_left_out(base: RunResults, new: RunResults) -> str | None:
+    """Return why the runs' times of torch.compile cannot be compared; None if they can.
+
+    A run compiles its code once, however long it is, and loads from its cache on disk what an
+    earlier run has compiled.
+    """
+    times = [run.compiled.time for run in (base, new)]
+    shares = [0.0 if t is None else run.of_run(t.whole_ns) for run, t in zip((base, new), times, strict=True)]
+    if max(shares) < MIN_COMPILING_FRAC:
+        return None
+    steps = [0 if run.steps is None else run.steps.ran for run in (base, new)]
+    if abs(steps[0] - steps[1]) > LENGTH_TOLERANCE * max(steps):
+        return OTHER_LENGTH
+    loaded = [0.0 if time is None else time.loaded_frac for time in times]
+    return OTHER_CACHE if abs(loaded[0] - loaded[1]) > CACHE_TOLERANCE else None
+
+
+def _compiling_ns(run: RunResults) -> int | None:
+    time = run.compiled.time
+    return None if time is None or not time.whole_ns else time.whole_ns
+
+
 def _scaled(change: Interval | None, divisors: Sequence[float]) -> Interval | None:
     """Convert a change of the time per step to a change of the divided times."""
     factor = divisors[0] / divisors[1]
@@ -239,6 +279,7 @@ def _steps(base: _Side, new: _Side) -> StepChanges:
         max_ns=of_step("max_ns", lambda step: step.max_ns),
         whole_fit_ns=Change("whole_fit_ns", base.scaled(fit_ns[0]), new.scaled(fit_ns[1])),
         wall_ns=Change("wall_ns", *walls),
+        compiling_ns=Change("compiling_ns", *map(_compiling_ns, (base.run, new.run))),
         samples_per_s=Change("samples_per_s", base.run.samples_per_s, new.run.samples_per_s),
     )
 

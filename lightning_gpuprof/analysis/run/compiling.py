@@ -1,6 +1,7 @@
-"""The steps in which torch.compile compiled, what that cost, and why it compiled again."""
+"""The time that torch.compile took, from the first step on, and why it compiled again."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,64 +14,241 @@ from lightning_gpuprof.analysis.run.steady import (
 )
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.facts import CompileTime
-from lightning_gpuprof.records.lines import CompileEvent
+from lightning_gpuprof.records.lines import CodePlace, CompileEvent, GuardCause, Recompilation
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
+
+OLD_RECOMPILATION = "recompilation"
+"""`CompileEvent.what` of recompilations in records of earlier versions of this package."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What made torch.compile compile a function again: its compilations for one reason.
+
+    The fields are those of the newest `Recompilation`, which describes them.
+    """
+
+    function: CodePlace
+    cause: GuardCause
+    subject: str
+    reason: str
+    value: str
+    place: CodePlace
+    count: int
+    """How often."""
+    took_ns: int
+    """How long together; 0 if torch does not record it."""
+    limit: str = ""
+    """torch's setting whose limit was reached, so that the function runs uncompiled since."""
+    limit_step: int | None = None
+    """The step in which it was reached."""
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Compilations of what had been compiled before, without those of validations."""
+
+    count: int
+    """How many; where torch does not record single compilations, as many as there are steps."""
+    steps: int
+    """In how many steps."""
+    took_ns: int | None
+    """What they took together: the time that Dynamo measured, or else the time of these steps above
+    the median step without compilation; None if neither is known."""
+    last_step: int | None = None
+    """The last of these steps."""
+    reasons: tuple[Reason, ...] = ()
+    """Their reasons, what took most time first."""
 
 
 @dataclass(frozen=True)
 class Compiling:
-    """Compilation by torch.compile; after the warm-up, unless a field says otherwise."""
+    """Compilation by torch.compile in a session, from its first step on."""
 
-    count: int
-    """Steps in which something was compiled."""
+    again: Repeated
     steps: int
-    """All steps after the warm-up."""
-    cost_ns: int | None
-    """What compiling cost in all its steps: the time that Dynamo measured, or else their time above
-    the median step without compilation; None if neither is known."""
-    early_ns: tuple[int, ...] = ()
-    """Dynamo's time in the warm-up steps that compiled, in step order."""
+    """All steps of the session."""
     whole_ns: int = 0
-    """Dynamo's time in all steps of the run."""
+    """Dynamo's time in all steps, first compilations included."""
+    graphs_built: int = 0
+    """Graphs that inductor compiled."""
+    graphs_loaded: int = 0
+    """Graphs that inductor loaded from its cache on disk."""
+    collected_count: int = 0
+    """Steady steps with a garbage collection before which, and since the collection before, torch
+    compiled something. Compiling makes the objects that bring such collections about."""
+    collected_ns: int = 0
+    """The time of these collections."""
+
+    @property
+    def loaded_frac(self) -> float:
+        """The share of all graphs that was loaded from the cache on disk."""
+        return self.graphs_loaded / max(1, self.graphs_built + self.graphs_loaded)
 
 
-def compiling(session: Session, steady: Mask) -> Compiling | None:
-    """Sum up the steps after the warm-up that compiled; None if no step was recorded."""
+@dataclass(frozen=True, kw_only=True)
+class CompileResults:
+    """Time and events of torch.compile."""
+
+    time: Compiling | None = None
+    """None if no step was recorded."""
+    breaks: tuple[CompileEvent, ...] = ()
+    """Lines at which torch.compile broke its graph."""
+    reasons: tuple[Reason, ...] = ()
+    """Why functions were compiled again, what took most time first."""
+
+
+def compile_results(session: Session, steady: Mask) -> CompileResults:
+    """Collect the time and the events of torch.compile."""
+    events = session.all(CompileEvent)
+    return CompileResults(
+        time=_compiling(session, steady),
+        breaks=tuple(event for event in events if event.what != OLD_RECOMPILATION),
+        reasons=_reasons(_recompilations(session)),
+    )
+
+
+def compile_ns_by_step(session: Session) -> Counter[int]:
+    """Return Dynamo's time in every step that compiled something."""
+    by_step: Counter[int] = Counter()
+    for record in session.all(CompileTime):
+        by_step[record.step] += record.took_ns
+    return by_step
+
+
+@dataclass(frozen=True)
+class CompileTimes:
+    """Dynamo's time in every timed step, and in all steps that were not timed by phase."""
+
+    step_ns: Int64
+    """Of shape `(steps,)`. What a validation compiled between two epochs is left out: it is part of
+    the time between epochs."""
+    untimed_ns: int
+
+    @property
+    def total_ns(self) -> int:
+        """The time in all steps."""
+        return int(self.step_ns.sum()) + self.untimed_ns
+
+
+def compile_times(session: Session) -> CompileTimes:
+    """Return the time of torch.compile by step; zeros if it compiled nothing."""
+    by_step, numbers = compile_ns_by_step(session), _numbers(session).tolist()
+    column = np.array([by_step.pop(step, 0) for step in numbers], dtype=np.int64)
+    step_ns = np.minimum(column, session.columns["dur_ns"]) if len(column) else column
+    return CompileTimes(step_ns, by_step.total())
+
+
+def _recompilations(session: Session) -> list[Recompilation]:
+    """Return all recompilations, also those that earlier versions recorded, without their times."""
+    earlier = [
+        Recompilation(0, event.place, GuardCause.OTHER, reason=event.reason)
+        for event in session.all(CompileEvent)
+        if event.what == OLD_RECOMPILATION
+    ]
+    return [*earlier, *session.all(Recompilation)]
+
+
+def _reasons(recompilations: Sequence[Recompilation]) -> tuple[Reason, ...]:
+    groups: defaultdict[tuple[object, ...], list[Recompilation]] = defaultdict(list)
+    for again in recompilations:
+        groups[again.function, again.cause, again.subject].append(again)
+    reasons = []
+    for group in groups.values():
+        last, limits = group[-1], [again for again in group if again.limit]
+        reason = Reason(
+            function=last.function,
+            cause=last.cause,
+            subject=last.subject,
+            reason=last.reason,
+            value=last.value,
+            place=last.place or last.function,
+            count=len(group) - len(limits),
+            took_ns=sum(again.took_ns or 0 for again in group),
+            limit=limits[-1].limit if limits else "",
+            limit_step=limits[-1].step if limits else None,
+        )
+        reasons.append(reason)
+    return tuple(sorted(reasons, key=lambda reason: (-reason.took_ns, -reason.count)))
+
+
+def _compiling(session: Session, steady: Mask) -> Compiling | None:
+    """Sum up the compilations; None if no step was recorded."""
     if not session.steps or not steady.any():
         return None
-    flags, dur = step_flags(session), session.columns["dur_ns"]
-    numbers = session.columns.get("step", np.arange(session.steps))
-    after = (flags & int(StepFlag.WARMUP | StepFlag.UNFINISHED)) == 0
-    # Validation compiles its own graph once, which is not a recompilation.
-    validating = (flags & int(StepFlag.VALIDATION)) != 0
-    compiled = (flags & int(StepFlag.COMPILED)) != 0
-    if not after.any():
-        return None
-    dynamo_ns: Counter[int] = Counter()
-    for record in session.all(CompileTime):
-        dynamo_ns[record.step] += record.took_ns
-    spans = session.all(OutsideSpan)
-    untimed = [step_ns for span in spans for step_ns in span.compiled_ns]
-    again = after & ~validating & compiled
-    count = int(again.sum()) + len(untimed)
-    others = set(numbers[~again].tolist())
-    timed = [took_ns for step, took_ns in dynamo_ns.items() if step not in others]
-    cost_ns: int | None = sum(timed)
-    if not timed or len(timed) < count:
-        # The profiler slows a step down too, so such steps are assumed to cost as the others do.
-        undisturbed = again & ((flags & int(SLOWED_BY_MEASURING)) == 0)
-        measured = undisturbed if undisturbed.any() else again
-        step_ns = np.append(dur[measured], untimed).astype(np.int64)
-        cost_ns = _above_median(step_ns, dur[steady & ~compiled], count)
-    early = numbers[~after & ~validating].tolist()
+    spans, times = session.all(OutsideSpan), session.all(CompileTime)
+    collected_count, collected_ns = _collected(session, steady)
+    repeated = _repeated(session) or _in_later_steps(session, steady)
     return Compiling(
-        count=count,
-        steps=int(after.sum()) + sum(span.steps for span in spans),
-        cost_ns=cost_ns,
-        early_ns=tuple(dynamo_ns[step] for step in early if step in dynamo_ns),
-        whole_ns=dynamo_ns.total(),
+        again=repeated,
+        steps=session.steps + sum(span.steps for span in spans),
+        whole_ns=compile_ns_by_step(session).total(),
+        graphs_built=sum(record.built for record in times),
+        graphs_loaded=sum(record.loaded for record in times),
+        collected_count=collected_count,
+        collected_ns=collected_ns,
     )
+
+
+def _repeated(session: Session) -> Repeated | None:
+    """Return the repetitions by the records of recompilations; None without their times.
+
+    What the first step compiles again is usually another layer of the same class, which must be
+    compiled too, unless torch has given up on the function in the end.
+    """
+    recorded = session.all(Recompilation)
+    if not recorded or any(again.took_ns is None for again in recorded):
+        return None
+    first = min(compile_ns_by_step(session), default=0)
+    numbers, apart = _numbers(session), _apart(session)
+    left_out = {first, *numbers[apart].tolist()}
+    given_up = {again.function for again in recorded if again.limit}
+    counted = [
+        again
+        for again in recorded
+        if again.step not in left_out or again.function in given_up
+    ]
+    return Repeated(
+        count=sum(1 for again in counted if not again.limit),
+        steps=len({again.step for again in counted}),
+        took_ns=sum(again.took_ns or 0 for again in counted),
+        last_step=max((again.step for again in counted), default=None),
+        reasons=_reasons(counted),
+    )
+
+
+def _in_later_steps(session: Session, steady: Mask) -> Repeated:
+    """Return the repetitions by the steps that compiled something: all of them but the first."""
+    flags, dur, numbers = step_flags(session), session.columns["dur_ns"], _numbers(session)
+    compiled = (flags & int(StepFlag.COMPILED)) != 0
+    untimed = [step_ns for span in session.all(OutsideSpan) for step_ns in span.compiled_ns]
+    chosen = np.flatnonzero(compiled & ~_apart(session))[1:]
+    count = len(chosen) + len(untimed)
+    others = set(numbers.tolist()) - set(numbers[chosen].tolist())
+    timed = {step: ns for step, ns in compile_ns_by_step(session).items() if step not in others}
+    last = max((*timed, *numbers[chosen].tolist()), default=None)
+    reasons = _reasons(_recompilations(session))
+    if timed and len(timed) >= count:
+        return Repeated(count, count, sum(timed.values()), last, reasons)
+    # The profiler slows a step down too, so such steps are assumed to cost as the others do.
+    undisturbed = chosen[(flags[chosen] & int(SLOWED_BY_MEASURING)) == 0]
+    measured = undisturbed if len(undisturbed) else chosen
+    step_ns = np.append(dur[measured], untimed).astype(np.int64)
+    took_ns = _above_median(step_ns, dur[steady & ~compiled], count)
+    return Repeated(count, count, took_ns, last, reasons)
+
+
+def _numbers(session: Session) -> Int64:
+    return session.columns.get("step", np.arange(session.steps))
+
+
+def _apart(session: Session) -> Mask:
+    """Return the steps whose compilations are no repetitions: a validation compiles its own graph
+    once."""
+    apart: Mask = (step_flags(session) & int(StepFlag.VALIDATION | StepFlag.UNFINISHED)) != 0
+    return apart
 
 
 def _above_median(step_ns: Int64, plain_ns: Int64, count: int) -> int | None:
@@ -80,16 +258,14 @@ def _above_median(step_ns: Int64, plain_ns: Int64, count: int) -> int | None:
     return int((step_ns - median(plain_ns)).clip(min=0).sum()) * count // max(1, len(step_ns))
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompileResults:
-    """Time and events of torch.compile."""
-
-    time: Compiling | None = None
-    """None if no step was recorded."""
-    events: tuple[CompileEvent, ...] = ()
-    """Lines at which torch.compile broke its graph, and functions that it compiled again."""
-
-
-def compile_results(session: Session, steady: Mask) -> CompileResults:
-    """Collect the time and the events of torch.compile."""
-    return CompileResults(time=compiling(session, steady), events=tuple(session.all(CompileEvent)))
+def _collected(session: Session, steady: Mask) -> tuple[int, int]:
+    """Return how many steady steps hold a collection that compiling brought about, and its time."""
+    collecting_ns = session.phase_ns(Phase.GARBAGE_COLLECTION)
+    if collecting_ns is None:
+        return 0, 0
+    compiled = (step_flags(session) & int(StepFlag.COMPILED)) != 0
+    collections = np.flatnonzero(collecting_ns > 0)
+    compiled_by_then = np.cumsum(compiled)[collections]
+    after_compiling = collections[np.diff(compiled_by_then, prepend=0) > 0]
+    chosen = after_compiling[steady[after_compiling] & ~compiled[after_compiling]]
+    return len(chosen), int(collecting_ns[chosen].sum())

@@ -59,11 +59,12 @@ def spikes(session: Session, steady: Mask, *, paced: bool = False) -> Spikes | N
         return None
     even_ns = np.sum(list(columns.values()), axis=0)
     step_ns = median(session.columns["dur_ns"][steady])
-    starts_epoch = (step_flags(session) & int(StepFlag.EPOCH_START)) != 0
+    # The start of workers and compilations have findings of their own.
+    apart = (step_flags(session) & int(StepFlag.EPOCH_START | StepFlag.COMPILED)) != 0
     usual_ns = _local_medians(even_ns, steady) if paced else median(even_ns[steady])
     above_ns = even_ns - usual_ns
     numbers = session.columns.get("step", np.arange(session.steps))
-    high = steady & ~starts_epoch & (above_ns > SPIKE_FRAC * step_ns)
+    high = steady & ~apart & (above_ns > SPIKE_FRAC * step_ns)
     steps, count = int(steady.sum()), int(high.sum())
     excess_ns = int(above_ns[high].sum())
     gc = Phase.GARBAGE_COLLECTION

@@ -71,7 +71,8 @@ def error_of_mean_frac(values_ns: Int64) -> float:
     return float(STUDENT * means.std(ddof=1) / np.sqrt(len(means)) / means.mean())
 
 
-_APART = StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED
+_NEVER = StepFlag.WARMUP | StepFlag.UNFINISHED
+_APART = _NEVER | StepFlag.COMPILED
 SLOWED_BY_MEASURING = StepFlag.PROFILED | StepFlag.WATCHED
 MIN_STEADY = 3
 """Fewer steps have no meaningful median, so that a wider choice of steps is used."""
@@ -100,7 +101,8 @@ class StepStats:
     """All steps, timed by phase or not."""
     total_ns: int
     basis: str
-    """"steady", or if there are too few steady steps "measured" (profiled ones too) or "all"."""
+    """"steady", or if there are too few steady steps "measured" (profiled ones too), "compiled" (also
+    those in which torch.compile compiled something) or "all"."""
     dur: Distribution
     """Of the steady steps; the mean includes untimed steps."""
     plain_p50_ns: int
@@ -119,7 +121,12 @@ def steady_mask(flags: Int64) -> tuple[Mask, str]:
     >>> mask.tolist(), basis
     ([False, True, True, False, True], 'steady')
     """
-    for left_out, basis in ((_APART | SLOWED_BY_MEASURING, "steady"), (_APART, "measured")):
+    choices = (
+        (_APART | SLOWED_BY_MEASURING, "steady"),
+        (_APART, "measured"),
+        (_NEVER, "compiled"),
+    )
+    for left_out, basis in choices:
         mask = (flags & int(left_out)) == 0
         if mask.sum() >= min(MIN_STEADY, len(flags)):
             return mask, basis

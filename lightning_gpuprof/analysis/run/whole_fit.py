@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightning_gpuprof.analysis.run.compiling import compile_times
 from lightning_gpuprof.analysis.run.every_step import between_epochs, untimed_spans
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Int64, Mask
@@ -34,28 +35,33 @@ class Kind:
 class WholeFit:
     """The time of a fit by kind, without its setup, its warm-up and this package's own work.
 
-    `between_ns` is the time between epochs per step, by phase.
+    `between_ns` is the time between epochs per step, by phase. `compiling_ns` is the time of
+    torch.compile per step, from the first step on. It is in none of the kinds.
     """
 
     kinds: tuple[Kind, ...]
     between_ns: dict[str, float]
+    compiling_ns: float = 0.0
 
     @property
     def steps(self) -> "WholeFit":
-        """The same without the time between epochs."""
+        """The same without the time between epochs, and without that of torch.compile."""
         return WholeFit(tuple(kind for kind in self.kinds if not kind.between), {})
 
     @property
     def step_ns(self) -> float:
-        """The mean step, including the time between epochs."""
-        return sum(kind.per_step * float(kind.values_ns.mean()) for kind in self.kinds)
+        """The mean step, including the time between epochs and that of torch.compile."""
+        kinds_ns = (kind.per_step * float(kind.values_ns.mean()) for kind in self.kinds)
+        return self.compiling_ns + sum(kinds_ns)
 
 
 def whole_fit(session: Session, steady: Mask) -> WholeFit | None:
     """Divide a fit's time into kinds; None if no step was recorded."""
     if not session.steps or not steady.any():
         return None
-    flags, dur_ns = step_flags(session)[steady], session.columns["dur_ns"][steady]
+    compiling = compile_times(session)
+    flags = step_flags(session)[steady]
+    dur_ns = (session.columns["dur_ns"] - compiling.step_ns)[steady]
     step_names = np.full(len(flags), PLAIN, dtype=object)
     for flag in RARE:
         step_names[(flags & int(flag)) != 0] = str(flag.name).lower()
@@ -71,6 +77,7 @@ def whole_fit(session: Session, steady: Mask) -> WholeFit | None:
     if (plain := dur_ns[step_names == PLAIN]).any():
         # Most untimed steps are plain, so plain steps stand for the rest of all steps' time.
         whole_ns = int(dur_ns.sum()) + sum(span.dur_ns for span in untimed)
+        whole_ns -= compiling.untimed_ns
         rest_ns = whole_ns / (len(flags) + untimed_steps) - WholeFit(tuple(kinds), {}).step_ns
         kinds.insert(0, Kind(PLAIN, plain, max(0.0, rest_ns) / float(plain.mean())))
     for where in dict.fromkeys(span.where for span in spans):
@@ -81,7 +88,8 @@ def whole_fit(session: Session, steady: Mask) -> WholeFit | None:
         for phase in Phase
     }
     between[Phase.CALLBACKS.value] -= sum(map(_own_ns, spans)) / ran
-    return WholeFit(tuple(kinds), {phase: ns for phase, ns in between.items() if ns > 0})
+    between = {phase: ns for phase, ns in between.items() if ns > 0}
+    return WholeFit(tuple(kinds), between, compiling.total_ns / ran)
 
 
 def _own_ns(span: OutsideSpan) -> int:

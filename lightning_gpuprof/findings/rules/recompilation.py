@@ -1,85 +1,121 @@
-"""torch.compile compiles again and again during training.
+"""torch.compile compiles again and again, or has given up on a function.
 
 ## Symptom
-Steps after the warm-up still compile something, or three or more of the first steps did.
+Functions are compiled again, in the first steps or later. At dynamo's limit of versions (8 by
+default) torch gives up and runs the function uncompiled.
 
 ## Why
-A new shape, type or Python value makes torch compile a function again, which takes seconds on a
-GPU. At dynamo's limit (8 by default) torch gives up and runs the function uncompiled.
+Compiled code holds guards: the sizes, types and Python values for which it was made. Where a guard
+fails, torch compiles another version, which takes seconds.
 
 ## Fix
-Pad to a few lengths, drop the last batch, or mark what changes. `TORCH_LOGS=recompiles` prints the
-reason.
+It depends on the guard that failed, which torch names. A counter of a module becomes a tensor:
+
+```python
+self.calls = 0  # before: compiled anew for 0, 1, 2, ...
+self.register_buffer("calls", torch.tensor(0))  # after
+```
+
+Integers on modules alone can also be compiled for any value:
+`torch._dynamo.config.allow_unspec_int_on_nn_module = True`. Sizes that differ:
 
 ```python
 model = torch.compile(model)  # before
-model = torch.compile(model, dynamic=True)  # after
+model = torch.compile(model, dynamic=True)  # after; or pad to a few sizes
 ```
 
 ## How it is measured
-`compiled_steps_count` counts the steps that compile, and `compiling_ns` is their extra time, spread
-over all steps. It is bounded by dynamo's own timing and by how much longer these steps take.
+`compiled_again_count` counts the compilations of what was compiled before, and `compiling_ns` is
+what they take by dynamo's own timing, spread over all steps of the run. It includes garbage
+collections after them, because compiling makes the objects that cause these.
 
 ## Limits
-Steps with a validation are not counted. A padded shape must be compiled too, and padding computes
-more.
+The first compilation is necessary, and a short run spends a larger share on it. Validations and
+other layers that the first step compiles are not counted. How much faster a function would be that
+runs uncompiled now is not known. Before torch 2.6 steps are counted, not compilations.
 """
 
+from lightning_gpuprof.analysis.run.compiling import Compiling, Reason, Repeated
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.findings.compile_advice import Remedy, of_limit, remedy
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
 from lightning_gpuprof.findings.rule import rule
+from lightning_gpuprof.records.lines import GuardCause
 from lightning_gpuprof.units import duration
 
-MIN_STEPS = 2
-MIN_EARLY = 3
-"""Fewer are usual: the first step compiles, and the second may, once the optimizer has its
-state."""
+MIN_AGAIN = 2
+"""One more is usual: for the shorter last batch of an epoch, or once the optimizer has a state."""
 LOW_FRAC = 0.9
+EARLY_FRAC = 0.1
+"""Compilations in this first share of the run are not repeated in a longer one."""
 MOST_PLACES = 3
-RECOMPILATION = "recompilation"
-ADVICE = (
+UNKNOWN = Remedy(
     "Keep shapes the same: pad to a few lengths, drop the last batch, or mark what changes "
-    "as dynamic."
+    "as dynamic.",
+    "model = torch.compile(model, dynamic=True)  # and: TORCH_LOGS=recompiles",
 )
-CHANGE = "model = torch.compile(model, dynamic=True)  # and: TORCH_LOGS=recompiles"
-EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding computes more")
+EFFORT = Effort(Horizon.MEDIUM, "what changes is padded, marked or moved", "padding computes more")
 
 
 @rule(id="recompilation", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return the finding about compiling in later steps, or in many of the first steps."""
+    """Return the finding about compiling again, or about a function that torch gave up on."""
     compiling = run.compiled.time
-    if compiling is None:
+    if compiling is None or compiling.again.took_ns is None:
         return None
-    if compiling.count >= MIN_STEPS and compiling.cost_ns is not None:
-        cost_ns, name = compiling.cost_ns // compiling.steps, "compiled_steps"
-        least_ns, most_ns = around(cost_ns)
-        saving = Range(low=round(LOW_FRAC * least_ns), high=most_ns)
-        count, confidence, advice = compiling.count, 0.9, ADVICE
-        mean = duration(cost_ns * compiling.steps / count)
-        title = f"in {count} of {compiling.steps} steps, {mean} each"
-    elif compiling.count < MIN_STEPS and len(compiling.early_ns) >= MIN_EARLY:
-        count, steps = len(compiling.early_ns), compiling.steps + len(compiling.early_ns)
-        again_ns, surely_ns = sum(compiling.early_ns[1:]), around(sum(compiling.early_ns[2:]))[0]
-        saving = Range(low=round(LOW_FRAC * surely_ns / steps), high=around(again_ns)[1] // steps)
-        cost_ns, name, confidence = again_ns // steps, "compiled_early", 0.8
-        advice = f"{ADVICE} Every run begins with this; a longer run spends less on it per step."
-        together = duration(sum(compiling.early_ns))
-        title = f"again in {count} of the first steps, {together} together"
-    else:
+    again: Repeated = compiling.again
+    given_up = next((reason for reason in again.reasons if reason.limit), None)
+    if again.count < MIN_AGAIN and given_up is None:
         return None
-    recompiled = [event for event in run.compiled.events if event.what == RECOMPILATION]
-    if recompiled:
-        advice = f"{advice} torch's reason: {recompiled[-1].reason}."
+    cost_ns = (again.took_ns + compiling.collected_ns) // compiling.steps
+    least_ns, most_ns = around(cost_ns)
+    main = given_up or next(iter(again.reasons), None)
+    change = _remedy(main)
     return Finding(
-        title=f"torch.compile compiled {title}",
-        advice=advice,
-        evidence={f"{name}_count": count, "compiling_ns": cost_ns},
-        saving_ns=saving,
+        title=_title(compiling, given_up),
+        advice=_advice(compiling, change, main),
+        evidence={
+            "compiled_again_count": again.count,
+            "compiled_steps_count": again.steps,
+            "compiling_ns": cost_ns,
+        },
+        saving_ns=Range(low=round(LOW_FRAC * least_ns), high=most_ns),
         cause_ns=Range(cost_ns, cost_ns),
-        confidence=confidence,
+        confidence=0.9,
         when=When.BETWEEN,
-        places=tuple(Place.at(event.place) for event in recompiled[-MOST_PLACES:]),
-        change=CHANGE,
+        places=tuple(Place.at(reason.place) for reason in again.reasons[:MOST_PLACES]),
+        change=change.change,
     )
+
+
+def _title(compiling: Compiling, given_up: Reason | None) -> str:
+    again = compiling.again
+    took_ns = again.took_ns or 0
+    if given_up is not None:
+        function, step = given_up.function.function, given_up.limit_step
+        return f"torch.compile gave up on {function} in step {step:,}, after {duration(took_ns)}"
+    mean = duration(took_ns / max(1, again.steps))
+    return f"torch.compile compiled again in {again.steps} of {compiling.steps} steps, {mean} each"
+
+
+def _remedy(reason: Reason | None) -> Remedy:
+    if reason is None or (reason.cause is GuardCause.OTHER and not reason.reason):
+        return UNKNOWN
+    return remedy(
+        reason.cause, subject=reason.subject, reason=reason.reason, value=reason.value
+    )
+
+
+def _advice(compiling: Compiling, change: Remedy, reason: Reason | None) -> str:
+    sentences = [change.advice]
+    if reason is not None and reason.reason not in change.advice:
+        sentences.append(f"torch's reason: {reason.reason}.")
+    if reason is not None and reason.limit:
+        function = reason.function.function
+        sentences.append(f"Since step {reason.limit_step:,}, {function} runs uncompiled.")
+        sentences.append(of_limit(reason.cause, reason.limit))
+    last = compiling.again.last_step
+    if last is not None and last < EARLY_FRAC * compiling.steps:
+        sentences.append("Every run begins with this; a longer one spends less on it per step.")
+    return " ".join(sentences)

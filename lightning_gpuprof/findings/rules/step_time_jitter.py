@@ -42,6 +42,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
 )
 from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
@@ -82,8 +83,8 @@ def judge(run: RunResults) -> Finding | Abstained | None:
     spikes, step_ns = run.variation.spikes, measured(run.step_ns)
     if spikes is None:
         return None
-    collected_ns = (run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None) or 0
-    if spikes.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns:
+    collected_ns, collections = _collections(run, spikes)
+    if collections >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns:
         return _of_collector(run, spikes, collected_ns)
     regular = spikes.count > 1 and spikes.every_steps is not None
     if not regular and run.variation.pace is not None:
@@ -117,11 +118,29 @@ def _lasts(pace: PaceChange) -> str:
     return (LASTS if pace.until_step is None else GROWS).format(step=pace.since_step)
 
 
+def _collections(run: RunResults, spikes: Spikes) -> tuple[int, int]:
+    """Return the collector's mean time per step, and how many steps it ran in.
+
+    Without a call of gc.collect(), the collections that follow compilations are left out, because
+    they belong to these.
+    """
+    collected_ns = (run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None) or 0
+    compiling = run.compiled.time
+    if run.every is None or compiling is None or _collecting_lines(run):
+        return collected_ns, spikes.gc_count
+    of_compiling_ns = compiling.collected_ns // max(1, run.every.steps)
+    return max(0, collected_ns - of_compiling_ns), spikes.gc_count - compiling.collected_count
+
+
+def _collecting_lines(run: RunResults) -> list[LineCount]:
+    """Return the sampled lines that call the collector."""
+    sampled = run.lines.lines if run.lines else ()
+    return [line for line in sampled if "gc.collect(" in line.source]
+
+
 def _of_collector(run: RunResults, spikes: Spikes, collected_ns: int) -> Finding:
     """Return the finding about the garbage collector, at the line that calls it if one does."""
-    sampled = run.lines.lines if run.lines else ()
-    calls = [line for line in sampled if "gc.collect(" in line.source]
-    call = max(calls, key=lambda line: line.count, default=None)
+    call = max(_collecting_lines(run), key=lambda line: line.count, default=None)
     saving = Range(low=round(FROZEN_FRAC * collected_ns), high=collected_ns)
     advice, change = FREEZE, "gc.collect()\ngc.freeze()  # once, before trainer.fit"
     phase = Phase.GARBAGE_COLLECTION.value

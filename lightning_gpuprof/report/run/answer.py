@@ -16,7 +16,7 @@ from lightning_gpuprof.units import duration, percents, rate, size
 
 DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
 """What a session without training does, by its stage."""
-BASES = {"steady": "steady ", "all": "warm-up "}
+BASES = {"steady": "steady ", "compiled": "compiling ", "all": "warm-up "}
 """Which steps a figure describes, by the basis of `StepStats`."""
 TOO_SHORT = "Too short to say what to change"
 NOT_WRITTEN_YET = (

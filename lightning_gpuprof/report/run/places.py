@@ -27,6 +27,7 @@ MIN_LINE_FRAC = 0.005
 MIN_WORKER_FRAC = 0.02
 """Lines below this share of a worker's work are not shown at first."""
 MOST_EVENTS = 10
+AGAIN = "recompilation"
 
 
 def lines_section(run: RunResults) -> Section | None:
@@ -151,25 +152,38 @@ def modules_section(run: RunResults) -> Section | None:
 
 def compile_section(run: RunResults) -> Section | None:
     """Return graph breaks and recompilations of torch.compile; None if there were none."""
-    if not run.compiled.events:
+    compiled = run.compiled
+    if not compiled.breaks and not compiled.reasons:
         return None
     rows: list[dict[str, Value]] = [
+        {
+            "what": f"runs uncompiled from step {reason.limit_step:,} on" if reason.limit else AGAIN,
+            "place": _place(reason.place),
+            "reason": reason.reason,
+            "count": reason.count,
+            "took_ns": reason.took_ns or None,
+        }
+        for reason in compiled.reasons
+    ]
+    rows += [
         {
             "what": event.what,
             "place": _place(event.place),
             "reason": event.reason,
             "hint": event.hint or None,
         }
-        for event in run.compiled.events
+        for event in compiled.breaks
     ]
     columns = (
         Column("what", "What", "text"),
         Column("place", "Line", "place", keep_end=True),
         Column("reason", "Reason", "text"),
+        Column("count", "Times", "count"),
+        Column("took_ns", "Together", "ns"),
         Column("hint", "Hint", "text", detail="verbose"),
     )
     table = Table("compile_events", columns, tuple(rows), first_rows=MOST_EVENTS)
-    note = "graph breaks and recompilations, each once, with torch's reason"
+    note = "recompilations and graph breaks, with torch's reason"
     return Section("compile", "torch.compile", "page", (table,), note=note)
 
 

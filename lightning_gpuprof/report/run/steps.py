@@ -279,6 +279,7 @@ def _step_lines(run: RunResults) -> Iterator[str]:
     basis = {
         "steady": f"steady {noun}",
         "measured": f"{noun}, some of them with the profiler on",
+        "compiled": f"{noun}, in most of which torch.compile compiled something",
     }.get(steps.basis, f"{noun}, including warm-up")
     apart = [
         f"; {left_out.count} {flag_label(left_out.reason)} (median {duration(left_out.median_ns)})"

@@ -2,9 +2,15 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.analysis.compare.bootstrap import change_of_fit
-from lightning_gpuprof.analysis.compare.compare import Verdict, compare
+from lightning_gpuprof.analysis.compare.compare import (
+    OTHER_CACHE,
+    OTHER_LENGTH,
+    Verdict,
+    compare,
+)
 from lightning_gpuprof.analysis.compare.same import check_values
 from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
+from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.schema import (
     UNTIMED_STEPS,
     Device,
@@ -216,3 +222,47 @@ class TestWholeFit:
         more = both(analyze, ended(700), ended(1_100))
         assert more.verdict is Verdict.SLOWER
         assert more.fit_change.middle == pytest.approx(0.5, abs=0.02)
+
+
+class TestCompiling:
+    """Runs whose first steps compile for so many seconds."""
+
+    def run(self, seconds, *, steps=100, seed=0, **graphs):
+        flags = [StepFlag.WARMUP | StepFlag.COMPILED] * len(seconds)
+        took = [CompileTime(at, s * 1_000 * MS, **graphs) for at, s in enumerate(seconds)]
+        forward = noisy(10, seed=seed, steps=steps)
+        forward[: len(seconds)] += np.array(seconds) * 1_000 * MS
+        flags += [0] * (steps - len(seconds))
+        return {"phases": {"forward": forward}, "flags": flags, "records": took, "steps": steps}
+
+    def test_decides_the_verdict(self, analyze):
+        result = both(analyze, self.run([4, 3, 3, 3]), self.run([4], seed=2))
+        assert result.verdict is Verdict.FASTER
+        assert result.step_verdict is Verdict.NO_DIFFERENCE
+        assert result.fit_change.middle == pytest.approx(-9 / 14, abs=0.03)
+        assert (result.steps.compiling_ns.base, result.steps.compiling_ns.new) == (
+            13_000 * MS,
+            4_000 * MS,
+        )
+
+    def test_takes_a_tenth_more_or_less_by_chance(self, analyze):
+        result = both(analyze, self.run([10]), self.run([11], seed=2))
+        assert result.verdict is Verdict.NO_DIFFERENCE
+
+    @pytest.mark.parametrize(
+        ("new", "reason"),
+        [
+            ({"seconds": [1], "loaded": 2}, OTHER_CACHE),
+            ({"seconds": [10], "steps": 1_000, "built": 2}, OTHER_LENGTH),
+        ],
+    )
+    def test_is_left_out_where_it_says_nothing_of_a_change(self, analyze, new, reason):
+        result = both(analyze, self.run([10], built=2), self.run(**new, seed=2))
+        assert result.compiling_left_out == reason
+        assert result.verdict is Verdict.NO_DIFFERENCE
+
+    def test_is_not_mentioned_where_there_is_next_to_none(self, analyze):
+        runs = ({"phases": {"forward": noisy(10, seed=seed)}} for seed in (0, 9))
+        result = both(analyze, *runs)
+        assert result.compiling_left_out is None
+        assert result.steps.compiling_ns.base is None
