@@ -14,7 +14,7 @@ from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES, kernel_family
 from lightning_gpuprof.analysis.trace.kernels import fills_memory
 from lightning_gpuprof.analysis.trace_tables import KernelRow, RooflineRow, TraceAnalysis
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
 
 SHORT_WAIT_FRAC = 0.05
 MOST_FRAC = 0.5
@@ -46,14 +46,24 @@ Figure = Callable[[FigureInputs], float | None]
 
 
 def share(*phases: Phase) -> Figure:
-    """Return the figure that is the share of the step that some phases take together."""
+    """Return the figure that is the share of the step that some phases take together.
+
+    What this package takes itself is left out.
+    """
 
     def value(inputs: FigureInputs) -> float | None:
         per_step = map(inputs.run.per_step, phases)
         shares = [time.frac for time in per_step if time is not None]
-        return sum(shares) if shares else None
+        return sum(shares) - _own_frac(inputs.run, phases) if shares else None
 
     return value
+
+
+def _own_frac(run: RunResults, phases: Sequence[Phase]) -> float:
+    """Return the share of the step that this package's own callbacks take in these phases."""
+    parts = run.parts_of(Phase.CALLBACKS) if Phase.CALLBACKS in phases else []
+    own = [part.per_step for part in parts if part.name in OWN_CALLBACKS]
+    return sum(per_step.frac for per_step in own if per_step is not None)
 
 
 def slow_steps(inputs: FigureInputs) -> float | None:

@@ -21,10 +21,12 @@ class Phase(str, Enum):
     OTHER = "other"
 
 
+OWN_PART = "GpuProfCallback"
+"""Part of `callbacks`: what this package takes in the hooks of the Trainer."""
 OWN_CALLBACKS = frozenset(
     {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
 )
-"""This package's own callbacks. The time they take in `callbacks` is reported as its overhead."""
+"""This package's own callbacks: earlier records name what `OWN_PART` takes by these."""
 BATCH_WORK = (
     Phase.HOST_TO_DEVICE,
     Phase.FORWARD,

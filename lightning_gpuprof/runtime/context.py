@@ -269,6 +269,7 @@ class RunContext:
         *,
         steps: int | None = None,
         own_cost_ns_per_step: int | None = None,
+        timing_ns_per_step: int | None = None,
         error: BaseException | None = None,
         wall_ns: int | None = None,
     ) -> None:
@@ -289,6 +290,7 @@ class RunContext:
                     wall_ns=self.clock() if wall_ns is None else wall_ns,
                     steps=step_count,
                     own_cost_ns_per_step=own_cost_ns_per_step,
+                    timing_ns_per_step=timing_ns_per_step,
                     error=None if error is None else text_of(error),
                 )
             )

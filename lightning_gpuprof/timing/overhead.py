@@ -82,6 +82,15 @@ class Overhead:
         hooks_ns, timing_ns = self._costs()
         return round(hooks_ns + timing_ns * self._rows / (self._rows + self._untimed))
 
+    def timing_ns_per_step(self) -> int | None:
+        """Return the part of the overhead that lies where the timed regions are; None if unknown.
+
+        It is the time for logging boundaries. Hooks and writes are timed as a part of `callbacks`.
+        """
+        if not self._plain:
+            return None
+        return round(self.boundaries * self._boundary_cost_ns() / (self._rows + self._untimed))
+
     def spacing(self) -> int | None:
         """Return n if one step in n can be timed within the budget; None while unknown."""
         if self._plain < _MIN_STEPS:
@@ -98,18 +107,21 @@ class Overhead:
         step = duration(round(self._total_ns / self._plain))
         left = duration(round(hooks_ns + timing_ns / every))
         return (
-            f"lightning_gpuprof takes {duration(round(hooks_ns + timing_ns))} of each {step} step, "
+            f"GpuProfCallback takes {duration(round(hooks_ns + timing_ns))} of each {step} step, "
             f"more than overhead_budget={percent(self._budget)}: from now on it times one step in "
             f"{every} by phase ({left} per step), and logs no gpuprof/* scalars."
         )
 
     def _costs(self) -> tuple[float, float]:
         """Return the cost of the hooks per step, and the cost of timing per timed step."""
+        written_ns = median_low(self._writes_ns) if self._writes_ns else 0.0
+        boundaries_ns = self.boundaries * self._boundary_cost_ns() / self._rows
+        return median_low(self._hooks_ns), boundaries_ns + written_ns
+
+    def _boundary_cost_ns(self) -> float:
         if self._boundary_ns is None:
             self._boundary_ns = boundary_cost_ns()
-        written_ns = median_low(self._writes_ns) if self._writes_ns else 0.0
-        boundaries_ns = self.boundaries * self._boundary_ns / self._rows
-        return median_low(self._hooks_ns), boundaries_ns + written_ns
+        return self._boundary_ns
 
 
 def boundary_cost_ns(rounds: int = 50, repeats: int = 5) -> float:

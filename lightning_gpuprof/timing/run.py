@@ -180,6 +180,7 @@ class TimingRun:
             status,
             steps=self.timeline.step,
             own_cost_ns_per_step=self._writer.own_ns_per_step(),
+            timing_ns_per_step=self._writer.timing_ns_per_step(),
             error=error,
             wall_ns=end_ns - self.context.started_ns,
         )

@@ -136,6 +136,13 @@ class WindowWriter:
             return own_ns
         return own_ns + round(self._device.cost_ns_per_step)
 
+    def timing_ns_per_step(self) -> int | None:
+        """Return how much of the overhead lies in other phases than `callbacks`; None if unknown."""
+        timing_ns = self.overhead.timing_ns_per_step()
+        if timing_ns is None or self._device is None:
+            return timing_ns
+        return timing_ns + round(self._device.cost_ns_per_step)
+
     def take(self, *, final: bool = False) -> Window | None:
         """Hand all finished steps to the context, and return the window of those timed by phase.
 
@@ -144,7 +151,10 @@ class WindowWriter:
         """
         timeline, context, slots = self._timeline, self._context, self._timeline.clock.slots
         for outside in timeline.outside:
-            context.write(outside_span(outside, slots, origin_ns=context.started_ns))
+            origin_ns = context.started_ns
+            context.write(
+                outside_span(outside, slots, origin_ns=origin_ns, own=self._own_names)
+            )
         timeline.outside.clear()
         facts, charged = self._timed_rows()
         device = self._device
@@ -177,7 +187,8 @@ class WindowWriter:
         timed = self._choice.is_timed(facts[:, 0])
         if not timed.all():
             slots, origin_ns = self._timeline.clock.slots, self._context.started_ns
-            span = untimed_span(facts[~timed], charged[~timed], slots, origin_ns=origin_ns)
+            untimed = facts[~timed], charged[~timed]
+            span = untimed_span(*untimed, slots, origin_ns=origin_ns, own=self._own_names)
             self._context.write(span)
             self.overhead.add_untimed(int((~timed).sum()))
         return facts[timed], charged[timed]

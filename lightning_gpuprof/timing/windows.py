@@ -6,7 +6,7 @@ import numpy as np
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.device_marks import device_marks
-from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
+from lightning_gpuprof.records.phases import OWN_PART, SAMPLER, WORKERS, Phase
 from lightning_gpuprof.records.schema import (
     UNTIMED_STEPS,
     Column,
@@ -26,10 +26,14 @@ PHASE_NAMES = tuple(phase.value for phase in Phase)
 _NOT_STEADY = int(StepFlag.WARMUP | StepFlag.WATCHED | StepFlag.PROFILED)
 _COMPILING = int(StepFlag.COMPILED | StepFlag.WARMUP | StepFlag.UNFINISHED | StepFlag.VALIDATION)
 _I4_MAX = 2**31 - 1
+_OWN_KEY = f"{Phase.CALLBACKS.value}/{OWN_PART}"
 
 
 class SlotTable:
-    """The slots of a clock as arrays, prepared once for many windows."""
+    """The slots of a clock as arrays, prepared once for many windows.
+
+    `own` are the names of this package's callbacks, whose time is written as that of one part.
+    """
 
     def __init__(self, slots: Sequence[Slot], own: Container[str | None] = ()) -> None:
         self.width = len(slots)
@@ -37,14 +41,13 @@ class SlotTable:
             [[slot.phase is phase for slot in slots] for phase in Phase], dtype=np.int64
         )
         self.part_names = [
-            None if slot.part is None else f"part/{slot.phase.value}/{slot.part}" for slot in slots
+            None if slot.part is None or _is_own(slot, own) else f"part/{slot.phase.value}/{slot.part}"
+            for slot in slots
         ]
         self.always_written = np.array(
             [slot.phase is Phase.DATA_WAIT and slot.part in (SAMPLER, WORKERS) for slot in slots]
         )
-        self.own = np.array(
-            [slot.phase is Phase.CALLBACKS and slot.part in own for slot in slots], dtype=np.int64
-        )
+        self.own = np.array([_is_own(slot, own) for slot in slots], dtype=np.int64)
 
 
 class Window:
@@ -67,8 +70,8 @@ class Window:
         totals = zip(PHASE_NAMES, (slot_table.in_phase @ self._slot_total_ns).tolist(), strict=True)
         self.phase_total_ns = {name: total for name, total in totals if total}
         self._plain = plain = self.flags & _NOT_STEADY == 0
-        own_ns = slot_table.own @ self._charged
-        self.own_ns: list[int] = sorted(own_ns[plain].tolist())
+        self._own_ns = slot_table.own @ self._charged
+        self.own_ns: list[int] = sorted(self._own_ns[plain].tolist())
         self.plain_ns = int(self._dur_ns[plain].sum())
         self.plain_count = int(plain.sum())
         self.device: Mapping[str, Int64] = {}
@@ -101,6 +104,8 @@ class Window:
             part = self._slot_table.part_names[number]
             if part is not None:
                 rows[part] = self._charged[number]
+        if self._own_ns.any():
+            rows[f"part/{_OWN_KEY}"] = self._own_ns
         rows.update(self.device)
         columns = dict(zip(rows, _pack(np.array(list(rows.values()))), strict=True))
         columns["start_ns"] = _pack(self._start_ns[np.newaxis])[0]
@@ -122,17 +127,21 @@ class Window:
         return scalars
 
 
-def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> OutsideSpan:
+def outside_span(
+    outside: Outside, slots: Sequence[Slot], *, origin_ns: int, own: Container[str | None] = ()
+) -> OutsideSpan:
     """Return the record of a span outside of steps."""
     phase_ns: dict[str, int] = {}
     part_ns: dict[str, int] = {}
     (start_ns,), (end_ns,), (charged_ns,) = (row.tolist() for row in outside.cut)
-    for (phase, part), spent in zip(slots, charged_ns, strict=False):
+    for slot, spent in zip(slots, charged_ns, strict=False):
         if not spent:
             continue
-        phase_ns[phase.value] = phase_ns.get(phase.value, 0) + spent
-        if part is not None:
-            part_ns[f"{phase.value}/{part}"] = spent
+        phase = slot.phase.value
+        phase_ns[phase] = phase_ns.get(phase, 0) + spent
+        if slot.part is not None:
+            key = _OWN_KEY if _is_own(slot, own) else f"{phase}/{slot.part}"
+            part_ns[key] = part_ns.get(key, 0) + spent
     return OutsideSpan(
         where=outside.where,
         start_ns=start_ns - origin_ns,
@@ -144,7 +153,12 @@ def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> 
 
 
 def untimed_span(
-    facts: Int64, charged: Int64, slots: Sequence[Slot], *, origin_ns: int
+    facts: Int64,
+    charged: Int64,
+    slots: Sequence[Slot],
+    *,
+    origin_ns: int,
+    own: Container[str | None] = (),
 ) -> OutsideSpan:
     """Return the record of steps that were not timed by phase.
 
@@ -155,7 +169,7 @@ def untimed_span(
     charged_ns = charged.sum(axis=0)
     charged_ns[[slot.phase is Phase.OTHER for slot in slots[: len(charged_ns)]]] = 0
     cut = ChargedRows(named["start_ns"][:1], named["end_ns"][-1:], charged_ns[np.newaxis])
-    span = outside_span(Outside(UNTIMED_STEPS, cut), slots, origin_ns=origin_ns)
+    span = outside_span(Outside(UNTIMED_STEPS, cut), slots, origin_ns=origin_ns, own=own)
     dur_ns, flags = named["end_ns"] - named["start_ns"], named["flags"]
     span.dur_ns, span.steps = int(dur_ns.sum()), len(facts)
     span.flagged = {
@@ -165,6 +179,11 @@ def untimed_span(
     }
     span.compiled_ns = dur_ns[flags & _COMPILING == StepFlag.COMPILED].tolist()
     return span
+
+
+def _is_own(slot: Slot, own: Container[str | None]) -> bool:
+    """Return whether a slot has time of this package's own callbacks."""
+    return slot.phase is Phase.CALLBACKS and slot.part in own
 
 
 def _pack(rows: Int64) -> list[Column]:

@@ -190,7 +190,7 @@ def test_steps_that_the_profiler_slows_down_are_marked(tmp_path):
     profiled = [n for n, flags in enumerate(run.session.columns["flags"]) if flags & PROFILED]
     # Step 2 bears the profiler's making, 3 the warm-up, 5 the stop and the export.
     assert profiled == [2, 3, 4, 5]
-    cost = run.session.columns["part/callbacks/ProfilerSchedule"]
+    cost = run.session.columns["part/callbacks/GpuProfCallback"]
     assert {n for n in range(12) if cost[n] > 1_000_000} <= set(profiled)
 
 

@@ -81,3 +81,28 @@ def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
     window = Window(np.array(facts), np.array(charged), SlotTable(slots, {"Ours"}), origin_ns=0)
 
     assert (window.plain_count, window.plain_ns, window.own_ns) == (2, 2_000, [10, 20])
+
+
+def test_what_lies_in_other_phases_is_the_logging_of_boundaries():
+    cost = cost_of(hooks_ns=3_000)
+    assert cost.timing_ns_per_step() == 20 * 100
+    cost.add_untimed(600)
+    assert cost.timing_ns_per_step() == 20 * 100 / 4
+    assert cost_of(hooks_ns=0, steps=0).timing_ns_per_step() is None
+
+
+def test_all_of_this_packages_callbacks_are_one_part_of_a_record_however_short():
+    slots = [
+        Slot(Phase.OTHER),
+        Slot(Phase.CALLBACKS, "PhaseTimer"),
+        Slot(Phase.CALLBACKS, "ProfilerSchedule"),
+        Slot(Phase.CALLBACKS, "EMA"),
+    ]
+    facts = np.array([[step, 0, step, 1, 0, step * 10**6, (step + 1) * 10**6] for step in (0, 1)])
+    charged = np.array([[10**6 - 305, 3, 2, 300]] * 2)
+    table = SlotTable(slots, ("PhaseTimer", "ProfilerSchedule"))
+    columns = Window(facts, charged, table, origin_ns=0).record().columns
+    assert [name for name in columns if name.startswith("part/")] == [
+        "part/callbacks/GpuProfCallback"
+    ]
+    assert columns["part/callbacks/GpuProfCallback"].unpack().tolist() == [5, 5]

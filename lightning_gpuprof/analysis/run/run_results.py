@@ -22,7 +22,7 @@ from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records import schema
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.operator_times import OperatorTimes
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
 
 BEHIND_FRAC = 0.01
 """The mean steps of host and device differ in the digits shown if they differ by this share."""
@@ -37,6 +37,21 @@ class TraceView:
     analysis: TraceAnalysis | None
     others_ns: Mapping[Phase, int] = field(default_factory=dict)
     """Time in the window of validation, checkpoints and other callbacks."""
+
+
+@dataclass(frozen=True)
+class OwnCost:
+    """The time of this package per step."""
+
+    callbacks_ns: int
+    """As the part `GpuProfCallback` of `callbacks`."""
+    timing_ns: int
+    """In other phases, for reading clocks and recording marks; 0 if it is not known."""
+
+    @property
+    def total_ns(self) -> int:
+        """All of it."""
+        return self.callbacks_ns + self.timing_ns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +134,18 @@ class RunResults:
         amid_ns = self.epochs.amid_starts.per_step_ns if self.epochs.amid_starts else 0
         first_ns = self.epochs.starts.steady_mean_ns if self.epochs.starts else 0
         return max(0, wait.mean_ns - amid_ns - first_ns)
+
+    @property
+    def own_cost(self) -> OwnCost | None:
+        """What this package takes of a mean steady step; None if it is not known."""
+        parts = [part for part in self.parts_of(Phase.CALLBACKS) if part.name in OWN_CALLBACKS]
+        means = [part.per_step.mean_ns for part in parts if part.per_step is not None]
+        callbacks_ns, end = sum(means), self.end
+        timing_ns = None if end is None else end.timing_ns_per_step
+        if timing_ns is None:  # earlier versions recorded the sum alone
+            usual_ns = (end and end.own_cost_ns_per_step) or 0
+            timing_ns = max(0, usual_ns - callbacks_ns)
+        return OwnCost(callbacks_ns, timing_ns) if callbacks_ns or timing_ns else None
 
     @property
     def windows_ns(self) -> int:

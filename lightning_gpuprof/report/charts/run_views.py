@@ -81,7 +81,6 @@ class EndLine(Struct, frozen=True):
     status: str
     steps: int
     wall_ns: int
-    own_cost_ns_per_step: int | None
     error: str | None
 
 
@@ -162,7 +161,7 @@ def _device(device: Device | None) -> DeviceLine | None:
 def _end(end: RunEnd | None) -> EndLine | None:
     if end is None:
         return None
-    return EndLine(end.status, end.steps, end.wall_ns, end.own_cost_ns_per_step, end.error)
+    return EndLine(end.status, end.steps, end.wall_ns, end.error)
 
 
 def _last_loss(session: Session) -> LastLoss | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import last_analysed
+from lightning_gpuprof.records.phases import OWN_PART
 from lightning_gpuprof.records.schema import Advice, DeviceSample
 from lightning_gpuprof.report.document import Chart, Column, Figure, Figures, Section, Table, Value
 from lightning_gpuprof.report.format import shown
@@ -167,11 +168,14 @@ def _outside_line(run: RunResults) -> str:
 
 
 def _own_cost_line(run: RunResults) -> str:
-    cost = run.end.own_cost_ns_per_step if run.end is not None else None
+    cost = run.own_cost
     text = "not measured"
     if cost is not None:
-        share = f" ({cost / run.step_ns:.2%})" if run.step_ns else ""
-        text = f"{duration(cost)} per step{share}, by its own clock"
+        share = f" ({cost.total_ns / run.step_ns:.2%})" if run.step_ns else ""
+        text = f"{OWN_PART} takes {duration(cost.total_ns)} per step{share}"
+        if cost.callbacks_ns and cost.timing_ns:
+            callbacks, timing = duration(cost.callbacks_ns), duration(cost.timing_ns)
+            text += f": {callbacks} in callbacks, {timing} for timing the other phases"
     if windows_ns := run.windows_ns:
         of_run = percent(run.of_run(windows_ns))
         text += f"; closing profiler windows took {duration(windows_ns)} ({of_run} of the run)"

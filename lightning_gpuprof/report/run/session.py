@@ -6,6 +6,7 @@ from dataclasses import asdict
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.sessions import SessionView
 from lightning_gpuprof.findings.question_figures import suggested_workers
+from lightning_gpuprof.records.phases import OWN_PART
 from lightning_gpuprof.records.schema import Advice
 from lightning_gpuprof.report.document import Column, Figure, Figures, Section, Table, Value
 from lightning_gpuprof.units import size
@@ -32,10 +33,10 @@ def facts_section(run: RunResults) -> Section | None:
         ]  # fmt: skip
     if (loss := _last_loss(run)) is not None:
         figures.append(loss)
-    cost = run.end.own_cost_ns_per_step if run.end is not None else None
-    if cost:
+    cost = run.own_cost
+    if cost is not None:
         figures.append(
-            Figure("own_cost_ns", "cost of measuring", cost, "ns", "per step, by this package")
+            Figure("own_cost_ns", "own cost", cost.total_ns, "ns", f"per step, by {OWN_PART}")
         )
     return Section("facts", "At a glance", "verbose", (Figures(tuple(figures)),))
 
@@ -54,7 +55,7 @@ def _last_loss(run: RunResults) -> Figure | None:
 
 def process_section(run: RunResults) -> Section:
     """Return the session's clock, its notes, its setup and all sessions."""
-    end, wall = run.end, run.wall
+    wall, cost = run.wall, run.own_cost
     figures = Figures(
         (
             Figure("started_unix_ns", "started", run.start.started_unix_ns, "unix_ns"),
@@ -62,8 +63,7 @@ def process_section(run: RunResults) -> Section:
             Figure("accounted_ns", "accounted for", wall.accounted_ns, "ns"),
             Figure("accounted_frac", "of it", wall.accounted_frac, "frac"),
             Figure(
-                "own_cost_ns_per_step", "own cost per step",
-                end.own_cost_ns_per_step if end is not None else None, "ns",
+                "own_cost_ns", "own cost per step", None if cost is None else cost.total_ns, "ns",
             ),
             Figure("windows_ns", "closing profiler windows", run.windows_ns, "ns"),
             Figure("rank", "rank", run.start.rank, "count"),
