@@ -105,7 +105,10 @@ class CompileLog:
         return [
             GraphBreak(
                 str(listed[at].reason),
-                [(frame.filename, frame.lineno or 0, frame.name) for frame in listed[at].user_stack],
+                [
+                    (frame.filename, frame.lineno or 0, frame.name)
+                    for frame in listed[at].user_stack
+                ],
             )
             for at in range(first, self._breaks)
         ]

@@ -2,7 +2,8 @@
 
 Texts of `torch._dynamo.guards` and of its C++ part, torch 2.2 to 2.13. The text of a guard is the
 expression that failed, such as `L['self'].calls == 7`, then as a comment the line for which torch
-made the guard, then hints. A text that is not recognized gives `GuardCause.OTHER`.
+made the guard, with a shortened path, then hints, and in recent versions the stack at that line. A
+text that is not recognized gives `GuardCause.OTHER`.
 """
 
 import re
@@ -14,7 +15,7 @@ from lightning_gpuprof.records.lines import GuardCause
 _COMPILATION = re.compile(r"^!?\d+(/\d+)*(_\d+)?: ")
 """What precedes the guard: the compilation that has it, such as `0/7: `."""
 _HINT = re.compile(r"\s*\(HINT: (.*)\)\s*$")
-_LINE = re.compile(r"\s+#\s(?:.*\s#\s)?(?P<file>[^#]+):(?P<line>\d+) in (?P<function>\S+)$")
+_FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (\S+)$', re.MULTILINE)
 _COMMENT = re.compile(r"\s+#\s.*$")
 _LITERAL = r"(?P<number>[-+]?(?:\d|inf\b|nan\b)[\w.+-]*)|True|False|None|['\"].*['\"]|<.*>"
 _SIZE = re.compile(r"\.(?:size|stride|storage_offset)\(\)")
@@ -23,15 +24,15 @@ _SIZE = re.compile(r"\.(?:size|stride|storage_offset)\(\)")
 class GuardReason(NamedTuple):
     """Why a compiled function did not fit a call.
 
-    The fields are those of `Recompilation`. `place` is the file, line and function for which torch
-    made the guard; None if the text has none.
+    The fields are those of `Recompilation`. `stack` are files, lines and functions, the innermost
+    last, at the line for which torch made the guard; empty if the text has none.
     """
 
     cause: GuardCause
     subject: str
     reason: str
     value: str = ""
-    place: tuple[str, int, str] | None = None
+    stack: tuple[tuple[str, int, str], ...] = ()
 
 
 def parse_reason(text: str) -> GuardReason:
@@ -45,9 +46,9 @@ def parse_reason(text: str) -> GuardReason:
     guard = _COMPILATION.sub("", text.strip()).partition("\n")[0]
     hint = _HINT.search(guard)
     guard = _HINT.sub("", guard)
-    line = _LINE.search(guard)
     guard = _as_written(_COMMENT.sub("", guard).strip())
-    place = (line["file"].strip(), int(line["line"]), line["function"]) if line else None
+    frames = _FRAME.findall(text)
+    stack = tuple((file, int(line), function) for file, line, function in frames)
     for pattern, cause in _PATTERNS:
         if match := pattern.match(guard):
             named = match.groupdict()
@@ -58,8 +59,8 @@ def parse_reason(text: str) -> GuardReason:
                 cause = cause(subject, value, match)
             if cause is GuardCause.SIZE:
                 subject = f"{subject}.shape[{named['index']}]"
-            return GuardReason(cause, _readable(subject), guard, value, place)
-    return GuardReason(GuardCause.OTHER, "", guard, "", place)
+            return GuardReason(cause, _readable(subject), guard, value, stack)
+    return GuardReason(GuardCause.OTHER, "", guard, "", stack)
 
 
 _CLOSURE = re.compile(r'guard on "(\w+)"([\w.\[\]]*)')
@@ -83,7 +84,7 @@ def _readable(subject: str) -> str:
 
 
 def _of_value(subject: str, value: str, match: re.Match[str]) -> GuardCause:
-    """Return the cause of a guard that compares a value: where it is, and whether it is a number."""
+    """Return the cause of a guard that compares a value: whether it is a number, and where."""
     if not value:
         return GuardCause.FLAG
     return GuardCause.ATTRIBUTE if re.search(r"\.\w+$", subject) else GuardCause.NUMBER
@@ -102,6 +103,7 @@ def _of_object(subject: str, value: str, match: re.Match[str]) -> GuardCause:
 
 
 _Cause = GuardCause | Callable[[str, str, re.Match[str]], GuardCause]
+_NAME = r"(?P<subject>[\w.\[\]']+?)"
 _TENSOR = r"tensor '(?P<subject>.+?)' "
 _PATTERNS: tuple[tuple[re.Pattern[str], _Cause], ...] = tuple(
     (re.compile(pattern), cause)
@@ -126,12 +128,12 @@ _PATTERNS: tuple[tuple[re.Pattern[str], _Cause], ...] = tuple(
         (r"___tuple_iterator_len\((?P<subject>.+)\) ==", GuardCause.CONTAINER),
         (r"(?:not )?___dict_contains\(.+, (?P<subject>[^,]+)\)", GuardCause.CONTAINER),
         (r"list\((?:dict\.keys\()?(?P<subject>[^()]+?)(?:\.keys\()?\)\)? ==", GuardCause.CONTAINER),
-        (r"not (?P<subject>[\w.\[\]']+)$", GuardCause.CONTAINER),
-        (r"(?P<subject>[\w.\[\]']+) is (?:not )?None", GuardCause.FLAG),
-        (rf"(?:(?:int|float|str|bool)\()?(?P<subject>[\w.\[\]']+?)\)? == (?:{_LITERAL})$", _of_value),
-        (rf"(?P<subject>[\w.\[\]']+) [<>]=? (?:{_LITERAL})$", _of_value),
-        (rf"(?:{_LITERAL}) [<>]=? (?P<subject>[\w.\[\]']+)$", _of_value),
-        (r"(?P<subject>[\w.\[\]']+) is (?:not )?[\w.\[\]']+$", GuardCause.OBJECT),
+        (rf"not {_NAME}$", GuardCause.CONTAINER),
+        (rf"{_NAME} is (?:not )?None", GuardCause.FLAG),
+        (rf"(?:(?:int|float|str|bool)\()?{_NAME}\)? == (?:{_LITERAL})$", _of_value),
+        (rf"{_NAME} [<>]=? (?:{_LITERAL})$", _of_value),
+        (rf"(?:{_LITERAL}) [<>]=? {_NAME}$", _of_value),
+        (rf"{_NAME} is (?:not )?[\w.\[\]']+$", GuardCause.OBJECT),
         (rf".*?(?P<subject>[\w.\[\]']*{_SIZE.pattern}(?:\[\d+\])?)", GuardCause.SIZE_CONDITION),
     )
 )  # fmt: skip

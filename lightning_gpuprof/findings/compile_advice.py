@@ -21,14 +21,14 @@ _ADVICE = {
     "compiled call.",
     GuardCause.DTYPE: "The dtype of `{subject}` differs. Convert it before the compiled call.",
     GuardCause.DEVICE: "The device of `{subject}` differs. Move it before the compiled call.",
-    GuardCause.GRADIENT: "`{subject}` requires a gradient in some calls alone. Detach it, or let it "
-    "require one in all calls.",
-    GuardCause.ATTRIBUTE: "`{subject}` is a Python number that changes between calls, and compiled "
-    "code holds its value. Make it a tensor, or change it outside of the compiled code. "
+    GuardCause.GRADIENT: "`{subject}` requires a gradient in some calls alone. Detach it, or let "
+    "it require one in all calls.",
+    GuardCause.ATTRIBUTE: "`{subject}` is a Python number that changes between calls, and "
+    "compiled code holds its value. Make it a tensor, or change it outside of the compiled code. "
     "dynamic=True has no effect on it.",
-    GuardCause.NUMBER: "`{subject}` is a Python number that differs from call to call, and compiled "
-    "code holds its value. Pass it as a tensor, or compute outside of the compiled code what "
-    "depends on it.",
+    GuardCause.NUMBER: "`{subject}` is a Python number that differs from call to call, and "
+    "compiled code holds its value. Pass it as a tensor, or compute what depends on it "
+    "outside of the compiled code.",
     GuardCause.FLAG: "`{subject}` has another value than before, and each value is compiled by "
     "itself. Keep it the same, or decide on it outside of the compiled code.",
     GuardCause.CONTAINER: "`{subject}` holds other items than before. Keep their number and keys "
@@ -84,5 +84,7 @@ def _change(cause: GuardCause, subject: str, value: str) -> str | None:
     owner, _, name = subject.rpartition(".")
     if cause is GuardCause.ATTRIBUTE and owner == "self":
         zero = "0" if value.lstrip("-").isdigit() else "0.0"
-        return f'self.register_buffer("{name}", torch.tensor({zero}))  # instead of {subject} = {zero}'
+        return (
+            f'self.register_buffer("{name}", torch.tensor({zero}))  # instead of {subject} = {zero}'
+        )
     return None

@@ -377,8 +377,7 @@ class RunEnd(_Record, tag="end"):
     """Time of this package itself in a usual step, by its own clock. Profiled steps, and work that
     is done once in many steps, are left out."""
     timing_ns_per_step: int | None = None
-    """The mean time of this package in other phases than `callbacks`, for reading clocks and recording
-    marks."""
+    """Mean time of this package in other phases, where it reads clocks and records marks."""
     error: str | None = None
 
 

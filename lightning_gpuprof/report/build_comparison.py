@@ -338,7 +338,11 @@ def before_after_table(figures: Sequence[BeforeAfter]) -> Table:
 def _step_sections(result: Comparison) -> Iterator[Section]:
     unit = "per sample" if result.per_sample else "per step"
     if steps := _changes("steps", result.steps):
-        note = None if not result.per_sample else "per sample, except for the wall time and torch.compile"
+        note = (
+            None
+            if not result.per_sample
+            else "per sample, except for the wall time and torch.compile"
+        )
         yield Section("steps", "Step time", "page", (steps,), note=note)
     clock = ", by the host's clock" if any(result.by_device) else ""
     if phases := _phases("phases", result.phases, result):

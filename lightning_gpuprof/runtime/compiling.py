@@ -39,7 +39,7 @@ class CompileRecords:
         self._count, self._spent_ns = compiled(), spent_ns()
         self._log = CompileLog()
         self._places: dict[Place, CodePlace] = {}
-        self._breaks: set[CompileEvent] = set()
+        self._breaks: set[tuple[str, int, str]] = set()
 
     def write_new(self) -> Mapping[str, Any] | None:
         """Record the compilations since the last call.
@@ -67,8 +67,8 @@ class CompileRecords:
                 self._context.write(_recompilation(step, compilation, self._shown))
         breaks: list[GraphBreak] = attempt(self._log.graph_breaks, [])
         for event in (_broken(graph_break, self._shown) for graph_break in breaks):
-            if event not in self._breaks:
-                self._breaks.add(event)
+            if (key := _key(event)) not in self._breaks:
+                self._breaks.add(key)
                 self._context.write(event)
 
     def _shown(self, place: Place) -> CodePlace:
@@ -81,7 +81,8 @@ class CompileRecords:
 def all_graph_breaks() -> tuple[CompileEvent, ...]:
     """Return the graph breaks of this process so far, without duplicates."""
     breaks = attempt(CompileLog(from_start=True).graph_breaks, [])
-    return tuple(dict.fromkeys(_broken(graph_break, shown) for graph_break in breaks))
+    events = (_broken(graph_break, shown) for graph_break in breaks)
+    return tuple({_key(event): event for event in events}.values())
 
 
 def all_recompilations() -> tuple[Recompilation, ...]:
@@ -95,7 +96,7 @@ def _recompilation(
     step: int, again: CompiledAgain, shown: Callable[[Place], CodePlace]
 ) -> Recompilation:
     guard = parse_reason(again.reason)
-    is_own = guard.place is not None and package_of(guard.place[0]) == USER
+    own = [place for place in guard.stack if package_of(place[0]) == USER]
     return Recompilation(
         step=step,
         function=shown(again.function),
@@ -103,10 +104,15 @@ def _recompilation(
         subject=guard.subject[:_MOST_CHARACTERS],
         reason=guard.reason[:_MOST_CHARACTERS],
         value=guard.value,
-        place=shown(guard.place) if guard.place is not None and is_own else None,
+        place=shown(own[-1]) if own else None,
         took_ns=again.took_ns,
         limit=again.limit,
     )
+
+
+def _key(event: CompileEvent) -> tuple[str, int, str]:
+    """Return what makes two breaks the same. The function is another one where dynamo resumes."""
+    return event.place.file, event.place.line, event.reason
 
 
 def _broken(graph_break: GraphBreak, shown: Callable[[Place], CodePlace]) -> CompileEvent:

@@ -137,7 +137,7 @@ class WindowWriter:
         return own_ns + round(self._device.cost_ns_per_step)
 
     def timing_ns_per_step(self) -> int | None:
-        """Return how much of the overhead lies in other phases than `callbacks`; None if unknown."""
+        """Return the overhead in other phases than `callbacks`; None if it is unknown."""
         timing_ns = self.overhead.timing_ns_per_step()
         if timing_ns is None or self._device is None:
             return timing_ns
@@ -152,9 +152,7 @@ class WindowWriter:
         timeline, context, slots = self._timeline, self._context, self._timeline.clock.slots
         for outside in timeline.outside:
             origin_ns = context.started_ns
-            context.write(
-                outside_span(outside, slots, origin_ns=origin_ns, own=self._own_names)
-            )
+            context.write(outside_span(outside, slots, origin_ns=origin_ns, own=self._own_names))
         timeline.outside.clear()
         facts, charged = self._timed_rows()
         device = self._device

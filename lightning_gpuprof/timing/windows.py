@@ -41,7 +41,9 @@ class SlotTable:
             [[slot.phase is phase for slot in slots] for phase in Phase], dtype=np.int64
         )
         self.part_names = [
-            None if slot.part is None or _is_own(slot, own) else f"part/{slot.phase.value}/{slot.part}"
+            None
+            if slot.part is None or _is_own(slot, own)
+            else f"part/{slot.phase.value}/{slot.part}"
             for slot in slots
         ]
         self.always_written = np.array(

@@ -230,7 +230,10 @@ def _compiling_left_out(base: RunResults, new: RunResults) -> str | None:
     earlier run has compiled.
     """
     times = [run.compiled.time for run in (base, new)]
-    shares = [0.0 if t is None else run.of_run(t.whole_ns) for run, t in zip((base, new), times, strict=True)]
+    shares = [
+        0.0 if t is None else run.of_run(t.whole_ns)
+        for run, t in zip((base, new), times, strict=True)
+    ]
     if max(shares) < MIN_COMPILING_FRAC:
         return None
     steps = [0 if run.steps is None else run.steps.ran for run in (base, new)]

@@ -206,9 +206,7 @@ def _repeated(session: Session) -> Repeated | None:
     left_out = {first, *numbers[apart].tolist()}
     given_up = {again.function for again in recorded if again.limit}
     counted = [
-        again
-        for again in recorded
-        if again.step not in left_out or again.function in given_up
+        again for again in recorded if again.step not in left_out or again.function in given_up
     ]
     return Repeated(
         count=sum(1 for again in counted if not again.limit),
@@ -245,8 +243,7 @@ def _numbers(session: Session) -> Int64:
 
 
 def _apart(session: Session) -> Mask:
-    """Return the steps whose compilations are no repetitions: a validation compiles its own graph
-    once."""
+    """Return the steps whose compilations are no repetitions, such as those of validations."""
     apart: Mask = (step_flags(session) & int(StepFlag.VALIDATION | StepFlag.UNFINISHED)) != 0
     return apart
 

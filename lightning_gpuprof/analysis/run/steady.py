@@ -101,8 +101,8 @@ class StepStats:
     """All steps, timed by phase or not."""
     total_ns: int
     basis: str
-    """"steady", or if there are too few steady steps "measured" (profiled ones too), "compiled" (also
-    those in which torch.compile compiled something) or "all"."""
+    """"steady", or if there are too few steady steps "measured" (profiled ones too), "compiled"
+    (those that compiled something too) or "all"."""
     dur: Distribution
     """Of the steady steps; the mean includes untimed steps."""
     plain_p50_ns: int

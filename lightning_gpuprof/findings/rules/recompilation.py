@@ -35,7 +35,7 @@ other layers that the first step compiles are not counted. How much faster a fun
 runs uncompiled now is not known. Before torch 2.6 steps are counted, not compilations.
 """
 
-from lightning_gpuprof.analysis.run.compiling import Compiling, Reason, Repeated
+from lightning_gpuprof.analysis.run.compiling import Compiling, Reason
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.compile_advice import Remedy, of_limit, remedy
@@ -62,13 +62,13 @@ EFFORT = Effort(Horizon.MEDIUM, "what changes is padded, marked or moved", "padd
 def judge(run: RunResults) -> Finding | None:
     """Return the finding about compiling again, or about a function that torch gave up on."""
     compiling = run.compiled.time
-    if compiling is None or compiling.again.took_ns is None:
+    if compiling is None or (took_ns := compiling.again.took_ns) is None:
         return None
-    again: Repeated = compiling.again
+    again = compiling.again
     given_up = next((reason for reason in again.reasons if reason.limit), None)
     if again.count < MIN_AGAIN and given_up is None:
         return None
-    cost_ns = (again.took_ns + compiling.collected_ns) // compiling.steps
+    cost_ns = (took_ns + compiling.collected_ns) // compiling.steps
     least_ns, most_ns = around(cost_ns)
     main = given_up or next(iter(again.reasons), None)
     change = _remedy(main)
@@ -94,7 +94,8 @@ def _title(compiling: Compiling, given_up: Reason | None) -> str:
     took_ns = again.took_ns or 0
     if given_up is not None:
         function, step = given_up.function.function, given_up.limit_step
-        return f"torch.compile gave up on {function} in step {step:,}, after {duration(took_ns)}"
+        times = f"{again.count} recompilations ({duration(took_ns)})"
+        return f"torch.compile gave up on {function} in step {step:,} after {times}"
     mean = duration(took_ns / max(1, again.steps))
     return f"torch.compile compiled again in {again.steps} of {compiling.steps} steps, {mean} each"
 
@@ -102,9 +103,7 @@ def _title(compiling: Compiling, given_up: Reason | None) -> str:
 def _remedy(reason: Reason | None) -> Remedy:
     if reason is None or (reason.cause is GuardCause.OTHER and not reason.reason):
         return UNKNOWN
-    return remedy(
-        reason.cause, subject=reason.subject, reason=reason.reason, value=reason.value
-    )
+    return remedy(reason.cause, subject=reason.subject, reason=reason.reason, value=reason.value)
 
 
 def _advice(compiling: Compiling, change: Remedy, reason: Reason | None) -> str:

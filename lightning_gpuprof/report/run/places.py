@@ -157,7 +157,9 @@ def compile_section(run: RunResults) -> Section | None:
         return None
     rows: list[dict[str, Value]] = [
         {
-            "what": f"runs uncompiled from step {reason.limit_step:,} on" if reason.limit else AGAIN,
+            "what": f"runs uncompiled from step {reason.limit_step:,} on"
+            if reason.limit
+            else AGAIN,
             "place": _place(reason.place),
             "reason": reason.reason,
             "count": reason.count,

@@ -343,7 +343,6 @@ export interface EndLine {
   status: string;
   steps: number;
   wall_ns: number;
-  own_cost_ns_per_step: number | null;
   error: string | null;
 }
 

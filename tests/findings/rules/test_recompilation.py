@@ -80,7 +80,10 @@ def test_sizes_are_made_dynamic(evaluate):
 def test_a_function_that_torch_gave_up_on_runs_uncompiled_from_there_on(evaluate):
     limited = [again(1), again(2), again(3, took=MS, limit="recompile_limit")]
     finding = evaluate(WORK, **with_reasons(*limited))
-    assert finding.title == "torch.compile gave up on forward in step 3, after 20.0 s"
+    assert (
+        finding.title
+        == "torch.compile gave up on forward in step 3 after 2 recompilations (20.0 s)"
+    )
     assert "Since step 3, forward runs uncompiled." in finding.advice
     assert "A higher torch._dynamo.config.recompile_limit would only" in finding.advice
 
