@@ -10,3 +10,4 @@ def no_earlier_compile_events():
     if utils is not None:
         utils.graph_break_reasons.clear()
         utils.guard_failures.clear()
+        utils.clear_compilation_metrics()
