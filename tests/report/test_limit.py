@@ -37,3 +37,20 @@ def test_a_side_that_a_finding_answers_has_no_advice_beside_it(analyze, side, fi
 
 def test_the_findings_that_answer_a_side_exist():
     assert {name for names in ANSWERED_BY.values() for name in names} <= set(rules())
+
+
+@pytest.mark.parametrize(
+    ("trace", "advised", "not_advised"),
+    [
+        ({"compiled": True}, "torch.compile is in use", "or CUDA graphs"),
+        ({"launches": {"graph_count": 3}}, "CUDA graphs are in use", "torch.compile"),
+        ({"device": {"name": "x", "vendor": "intel", "count": 1}}, "torch.compile, a", "CUDA"),
+    ],
+)
+def test_what_a_trace_shows_to_be_in_use_is_not_proposed(analyze, trace, advised, not_advised):
+    phases, on_device, run_ahead = SIDES["host"]
+    columns = {"device_dur": 10 * MS, on_device: 6 * MS, run_ahead: 0}
+    run = analyze(phases, columns=columns, device=Device(type="cuda"), trace=trace)
+    _, advice = waiting_side(run)
+    assert advised in advice
+    assert not_advised not in advice

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from lightning_gpuprof.analysis.run.device_time import DeviceTime
 from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.findings.in_use import faster
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.findings.questions import name_findings
 from lightning_gpuprof.records.device_marks import WAITS, StepState
@@ -22,27 +24,13 @@ from lightning_gpuprof.report.document import (
 from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.units import duration, percent
 
-SIDES: dict[StepState, tuple[str, str]] = {
-    StepState.DEVICE_BOUND: (
-        "The GPU is the limit",
-        "Lower precision, larger fused operators (torch.compile) or a smaller model make it "
-        "faster; nothing on the host does.",
-    ),
-    StepState.SYNC_BOUND: (
-        "The host waits for the device in {share} of steps",
-        "Something reads values off the device; `lightning-gpuprof inspect SCRIPT` names the line.",
-    ),
-    StepState.HOST_BOUND: (
-        "The GPU waits for the host in {share} of steps",
-        "Less host work per step makes it faster: fewer and larger operators, torch.compile or "
-        "CUDA graphs, a larger batch.",
-    ),
-    StepState.DATA_BOUND: (
-        "The GPU waits for data in {share} of steps",
-        "Batches that come sooner make it faster: more workers, or less work per sample.",
-    ),
+SIDES = {
+    StepState.DEVICE_BOUND: "The GPU is the limit",
+    StepState.SYNC_BOUND: "The host waits for the device in {share} of steps",
+    StepState.HOST_BOUND: "The GPU waits for the host in {share} of steps",
+    StepState.DATA_BOUND: "The GPU waits for data in {share} of steps",
 }
-"""By state of the steps: a title, and what makes such steps faster."""
+"""Titles by state of the steps."""
 ANSWERED_BY: dict[StepState, tuple[str, ...]] = {
     StepState.DEVICE_BOUND: ("low-precision-unused", "memory-bound-kernels", "double-precision"),
     StepState.SYNC_BOUND: ("host-sync",),
@@ -88,7 +76,9 @@ def waiting_side(run: RunResults, findings: Sequence[Finding] = ()) -> tuple[str
     device = run.device.time
     if device is None or not run.on_gpu:
         return None
-    title, advice = SIDES[device.state]
+    facts = trace_facts(run)
+    title = SIDES[device.state]
+    advice = faster(device.state, facts.analysis if facts else None, trains=run.trains)
     answering = ANSWERED_BY[device.state]
     ids = dict.fromkeys(finding.id for finding in findings if finding.id in answering)
     if ids:

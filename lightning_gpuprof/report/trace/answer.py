@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import CUDA_GRAPHS
 from lightning_gpuprof.analysis.trace_tables import DeviceSplit, TraceAnalysis
-from lightning_gpuprof.findings.in_use import between_replays
+from lightning_gpuprof.findings.in_use import faster
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, StepState, gpu_line
 from lightning_gpuprof.report.document import Section, Text, Verdict
 from lightning_gpuprof.report.run.answer import change_verdict
-from lightning_gpuprof.report.run.limit import SIDES, mostly_with
+from lightning_gpuprof.report.run.limit import mostly_with
 from lightning_gpuprof.units import duration
 
 RECORD = "Record whole steps with CPU and GPU activities, to see what the device waits for."
@@ -31,21 +30,6 @@ RECORD_ON = {
     "a GPU": "Record with ProfilerActivity.CUDA, which is the name for AMD too.",
 }
 """How to record the work of a device, by the device."""
-COMPILED = (
-    'torch.compile is in use: replay its kernels as CUDA graphs (mode="reduce-overhead"), mend '
-    "graph breaks, or take a larger batch."
-)
-OTHER_MAKER = (
-    "Less host work per step makes it faster: fewer and larger operators, torch.compile, a larger "
-    "batch."
-)
-INFERENCE = {
-    StepState.SYNC_BOUND: "Something reads values off the device, such as sampled tokens: copy "
-    "them without blocking, and read them after the next step was queued.",
-    StepState.DATA_BOUND: "Inputs that come sooner make it faster: prepare them while the device "
-    "works on the step before.",
-}
-"""What makes steps of inference faster, where that differs from training."""
 MOST_KINDS = 4
 _WAITING = {
     "host_data_wait": StepState.DATA_BOUND,
@@ -76,26 +60,9 @@ def _limit(analysis: TraceAnalysis) -> Verdict:
         sentence = f"{analysis.doubts[0]} No finding rests on it. {RECORD}"
         return Verdict("not_measured", "Verdict", title, sentence)
     state = waiting_side(gpu, analysis)
-    change = faster(state, analysis) if state is not None else RECORD
-    return Verdict("limit", "Verdict", _busy_line(gpu, analysis), change)
-
-
-def faster(state: StepState, analysis: TraceAnalysis) -> str:
-    """Return what makes steps of a state faster, without what is in use already."""
-    launches = analysis.launches
-    graphs = launches is not None and launches.graph_count > 0
     infers = analysis.purpose == "inference"
-    if state is StepState.HOST_BOUND and graphs:
-        return between_replays(trains=not infers)
-    device = analysis.device
-    foreign = device is not None and device.vendor not in CUDA_GRAPHS
-    if state is StepState.HOST_BOUND and (analysis.compiled or foreign):
-        return OTHER_MAKER if foreign else COMPILED
-    if state is StepState.DEVICE_BOUND and (infers or analysis.compiled):
-        larger = "larger fused operators" + ("" if analysis.compiled else " (torch.compile)")
-        lower = "Lower precision, quantized weights" if infers else "Lower precision"
-        return f"{lower}, {larger} or a smaller model make it faster; nothing on the host does."
-    return INFERENCE.get(state, SIDES[state][1]) if infers else SIDES[state][1]
+    change = faster(state, analysis, trains=not infers) if state is not None else RECORD
+    return Verdict("limit", "Verdict", _busy_line(gpu, analysis), change)
 
 
 def _without_device(analysis: TraceAnalysis) -> Verdict:
