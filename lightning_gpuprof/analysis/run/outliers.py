@@ -16,11 +16,11 @@ from lightning_gpuprof.records.schema import StepFlag
 SPIKE_FRAC = 0.5
 """A step that exceeds the median by this share of it is a spike. Interruptions by the operating
 system's scheduler are shorter."""
-REGULAR = 0.25
+REGULAR = 0.2
 """Spikes come regularly if the standard deviation of their distances is at most this share of the
 mean distance. For spikes at random (Poisson) it is 1."""
 MIN_REGULAR = 5
-"""Five spikes at random steps are that regular in 2.5% of cases."""
+"""Five spikes at random steps are that regular in 1% of cases, six in 0.3%."""
 SPAN = 0.5
 """Regular spikes extend over at least this share of the run."""
 EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)

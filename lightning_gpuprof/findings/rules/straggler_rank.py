@@ -47,6 +47,14 @@ MOSTLY = 0.5
 OFTEN = 2 / 3
 BY_BATCH = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD)
 MOST_RANKS = 4
+EQUAL = (
+    "Give each rank equal work (batches of similar length), or look for other work on these "
+    "machines."
+)
+MACHINE = (
+    "Phases that do the same work on every rank vary as much, so batches are not the reason: look "
+    "for more processes and threads than cores, and for other work on these machines."
+)
 EFFORT = Effort(Horizon.MEDIUM, "the cause must be looked for on that rank", "none")
 
 
@@ -65,21 +73,15 @@ def judge(run: RunResults) -> Finding | None:
 
 def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     hosts = sorted({rank.host for rank in run.ranks.views if rank.rank in waits.late})
-    phase, names = next(iter(waits.causes), None), _names(waits.late)
-    in_phase_ns = min(waits.delay_ns, waits.causes[phase]) if phase else 0
-    mostly = ""
-    if phase is not None and in_phase_ns < MOSTLY * waits.delay_ns:
-        phase = None
+    phase, blamed_ns = _blamed(waits)
+    names, place = _names(waits.late), "all that it does"
     if phase is not None:
-        mostly = f", mostly {_in(phase)}"
-    place = (waits.part if phase else None) or (
-        f"what it does {_in(phase)}" if phase else "all that it does"
-    )
-    first_ns = in_phase_ns if phase else waits.delay_ns
-    sure_ns = min(first_ns, measured(waits.sure_ns))
+        place = waits.part or f"what it does {_in(phase)}"
+    sure_ns = min(blamed_ns, measured(waits.sure_ns))
     return Finding(
         title=f"{names} {'delays' if len(waits.late) == 1 else 'delay'} each step by "
-        f"{duration(waits.delay_ns)} ({percent(waits.delay_ns / step_ns)}){mostly}",
+        f"{duration(blamed_ns)} ({percent(blamed_ns / step_ns)})"
+        + (f" {_in(phase)}" if phase else ""),
         advice=f"Look at {place} on {names.lower()} ({', '.join(hosts)}): uneven data, work that "
         "only runs there, or a busy machine.",
         evidence={
@@ -98,6 +100,17 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     )
 
 
+def _blamed(waits: RankWaits) -> tuple[Phase | None, int]:
+    """Return the phase in which the late ranks take longer, and how much of the delay it explains.
+
+    If none explains most of the delay, it is all of it, and no phase is named.
+    """
+    phase, more_ns = next(iter(waits.causes.items()), (None, 0))
+    if phase is None or more_ns < MOSTLY * waits.delay_ns:
+        return None, waits.delay_ns
+    return phase, min(more_ns, waits.delay_ns)
+
+
 def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     """Return the finding about unequal work of ranks.
 
@@ -110,13 +123,14 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     last = max(waits.last_frac, key=lambda rank: waits.last_frac[rank])
     often = waits.sure_ns is not None and last in waits.late and waits.last_frac[last] >= OFTEN
     at = f" {_in(phase)}" if phase else ""
-    first = f"Rank {last} comes last in {percent(waits.last_frac[last])} of the steps: look "
+    advice = EQUAL if phase is not None or run.on_gpu else MACHINE
+    if often:
+        share = percent(waits.last_frac[last])
+        advice = f"Rank {last} comes last in {share} of the steps: look there{at} first. {advice}"
     return Finding(
         title=f"Ranks wait {duration(waits.mean_wait_ns)} of each step "
         f"({percent(waits.mean_wait_ns / step_ns)}) for changing ranks",
-        advice=(f"{first}there{at} first. " if often else "")
-        + "Give each rank equal work (batches of "
-        "similar length), or look for other work on these machines.",
+        advice=advice,
         evidence={
             "mean_wait_ns": waits.mean_wait_ns,
             "last_frac": waits.last_frac[last],
