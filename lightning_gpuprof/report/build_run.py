@@ -20,7 +20,6 @@ from lightning_gpuprof.report.document import (
 )
 from lightning_gpuprof.report.load import Report
 from lightning_gpuprof.report.run.answer import (
-    failure_section,
     first_finding,
     headline_section,
     session_line,
@@ -33,6 +32,7 @@ from lightning_gpuprof.report.run.changes import (
     plan_section,
     rules_section,
 )
+from lightning_gpuprof.report.run.failure import failure_section
 from lightning_gpuprof.report.run.limit import gpu_section
 from lightning_gpuprof.report.run.places import (
     compile_section,
@@ -98,7 +98,7 @@ def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
     answers = answer_questions(run, findings, report.abstained)
     if report.notices:
         yield Section("notices", "", "first", (Text(report.notices, "note"),))
-    failure = failure_section(run)
+    failure = failure_section(report)
     yield failure
     yield headline_section(run, answers)
     answer = verdict(run, findings, answers, traces_alone=traces_alone)

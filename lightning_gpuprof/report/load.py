@@ -15,7 +15,7 @@ from lightning_gpuprof.findings.ranking import with_trials
 from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir, record_files, top_runs
 from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
-from lightning_gpuprof.records.schema import ProfilerCycle
+from lightning_gpuprof.records.schema import ProfilerCycle, Snapshot
 from lightning_gpuprof.records.trials import Trials, read_trials
 from lightning_gpuprof.report.notices import (
     busy_notice,
@@ -82,6 +82,9 @@ class Report:
     notices: tuple[str, ...]
     """Remarks on the session and its files, such as incomplete records."""
     trials: Trials | None = None
+    oom_snapshot: str | None = None
+    """The path of the snapshot of device memory as it ran out."""
+    fs: FileSystem = LOCAL
 
 
 def load_report(
@@ -133,7 +136,20 @@ def load_report(
             *first_few(unreadable),
         ),
         trials=trials,
+        oom_snapshot=_oom_snapshot(run, ranks, results),
+        fs=fs,
     )
+
+
+def _oom_snapshot(run: str, ranks: Mapping[int, RankRecords], results: RunResults) -> str | None:
+    for session in ranks[results.start.rank].sessions:
+        if session.start.session != results.start.session:
+            continue
+        for snapshot in session.all(Snapshot):
+            # Record files may be forged: this package writes no name with a folder in it.
+            if snapshot.reason == "oom" and os.path.basename(snapshot.file) == snapshot.file:
+                return os.path.join(plugin_dir(run), snapshot.file)
+    return None
 
 
 def _session_notices(results: RunResults) -> Iterator[str]:

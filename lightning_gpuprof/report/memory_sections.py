@@ -30,12 +30,12 @@ def memory_sections(device: DeviceDump, *, number: int = 0) -> Iterator[Section]
     name = f"Device {device.device}"
     yield Section(f"memory{suffix}", name, "first", (_figures(device), _kinds(device)))
     if device.peak.sites:
-        sites = _site_table("memory_sites", device.peak.sites, suffix)
+        sites = site_table("memory_sites", device.peak.sites, suffix)
         note = "allocations alive at the highest point of the history"
         title = f"Who holds the memory of device {device.device}"
         yield Section(f"memory_sites{suffix}", title, "page", (sites,), note=note)
     if device.growing:
-        growing = _site_table("memory_growth", device.growing, suffix)
+        growing = site_table("memory_growth", device.growing, suffix)
         note = "lines whose memory grows from step to step without being released"
         title = f"What grows on device {device.device}"
         yield Section(f"memory_growth{suffix}", title, "page", (growing,), note=note)
@@ -68,7 +68,10 @@ def _kinds(device: DeviceDump) -> Bars:
     return Bars("memory_kinds", "bytes", bars, value_label="In use")
 
 
-def _site_table(id: str, sites: Sequence[MemorySite], suffix: str) -> Table:
+def site_table(
+    id: str, sites: Sequence[MemorySite], suffix: str = "", *, most: int = MAX_SITES
+) -> Table:
+    """Return the lines that hold memory as a table, at most so many."""
     columns = (
         Column("place", "Line", "place", keep_end=True),
         Column("function", "Function", "code"),
@@ -84,6 +87,6 @@ def _site_table(id: str, sites: Sequence[MemorySite], suffix: str) -> Table:
             "count": site.count,
             "per_step_bytes": site.bytes_per_step,
         }
-        for site in sites[:MAX_SITES]
+        for site in sites[:most]
     )
     return Table(f"{id}{suffix}", columns, rows, first_rows=FIRST_SITES, sort="bytes")

@@ -1,4 +1,4 @@
-"""The analysis that is stored beside a trace: made at the first request, read afterwards."""
+"""Analyses that are stored beside traces and memory snapshots: made once, read afterwards."""
 
 import os
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from lightning_gpuprof.analysis.memory.memory_dump import SNAPSHOT_VERSION, DeviceDump
 from lightning_gpuprof.analysis.trace_tables import ANALYSIS_VERSION, TraceAnalysis
 from lightning_gpuprof.errors import TraceError, UnreadableError
 from lightning_gpuprof.records import files
@@ -72,6 +73,33 @@ def write_analysis(trace: str, progress: Progress | None = None) -> None:
     with files.written_whole(path) as part, open(part, "wb") as file:
         file.write(msgspec.json.encode(document))
     del _unstored[trace]
+
+
+class NotPreparedError(Exception):
+    """A memory snapshot has no complete analysis of this version."""
+
+
+class _Devices(msgspec.Struct, frozen=True):
+    devices: tuple[DeviceDump, ...]
+
+
+def read_snapshot(snapshot: str, fs: FileSystem = LOCAL) -> tuple[DeviceDump, ...]:
+    """Return the stored analysis of a memory snapshot, by device.
+
+    Raises:
+        NotPreparedError: There is none, or it is to be made anew.
+        msgspec.ValidationError: It is of another version, or damaged.
+    """
+    path = snapshot + files.ANALYSIS_SUFFIX
+    if not fs.exists(path):
+        raise NotPreparedError
+    try:
+        document = decoded(_DOCUMENT, fs.read_bytes(path))
+    except UnreadableError:
+        document = {}
+    if is_older(document, SNAPSHOT_VERSION) and fs is LOCAL:  # or incomplete
+        raise NotPreparedError
+    return msgspec.convert(document, _Devices).devices
 
 
 def analyse_traces(run: str, *, session: int | None = None) -> dict[str, str]:

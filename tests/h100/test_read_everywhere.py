@@ -11,7 +11,7 @@ from recorded import numbers
 from werkzeug.test import Client
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.records.files import SNAPSHOT_SUFFIX, TRACE_SUFFIX
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX
 from lightning_gpuprof.report.charts.memory_sites import write_sites
 
 pytest.importorskip("tensorboard")
@@ -46,6 +46,21 @@ def test_a_report_of_a_run_that_ran_out_of_memory(h100, capsys):
     assert main(["report", str(h100 / "out-of-memory")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "ended with OutOfMemoryError: CUDA out of memory. Tried to allocate 4096.00 GiB" in said
+
+
+def test_a_run_out_of_memory_names_its_snapshot_and_the_lines_that_held_most(h100, capsys):
+    [snapshot] = (h100 / "out-of-memory").rglob(f"*{SNAPSHOT_SUFFIX}")
+    analysis = snapshot.with_name(snapshot.name + ANALYSIS_SUFFIX)
+    analysis.unlink(missing_ok=True)
+    main(["report", str(h100 / "out-of-memory")])
+    assert f"lightning-gpuprof analyze {snapshot}" in capsys.readouterr().out
+
+    write_sites(str(snapshot))
+    main(["report", str(h100 / "out-of-memory")])
+    words = capsys.readouterr().out.split()
+    assert str(snapshot) in words
+    assert "/home/repo/tests/gpu/test_assumptions_on_gpu.py:195" in words
+    analysis.unlink()
 
 
 @pytest.mark.parametrize("name", TRACED)

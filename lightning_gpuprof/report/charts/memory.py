@@ -26,7 +26,7 @@ from lightning_gpuprof.report.document import (
     Verdict,
 )
 from lightning_gpuprof.report.labels import MEMORY
-from lightning_gpuprof.report.run.answer import failure_section
+from lightning_gpuprof.report.run.failure import failure_section
 from lightning_gpuprof.units import percent, size
 
 MAX_POINTS = 1_000
@@ -79,7 +79,7 @@ def memory_view(run: LoadedRun, query: Query) -> MemoryPayload:
     report = run.report(query)
     leak = next((finding for finding in report.findings if finding.id == "memory-growth"), None)
     device = last_snapshot(run)
-    failed = failure_section(report.results)
+    failed = failure_section(report)
     sections = [_with_memory(failed, device)] if failed else []
     if not records:
         nothing = None if failed else _nothing(session.start.device)

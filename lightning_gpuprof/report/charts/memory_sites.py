@@ -3,26 +3,19 @@
 import os
 import re
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.memory.memory_dump import (
-    SNAPSHOT_VERSION,
-    DeviceDump,
-    analyze_snapshot_file,
-)
-from lightning_gpuprof.errors import UnreadableError
-from lightning_gpuprof.records.decode import decoded
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, SNAPSHOT_SUFFIX, written_whole
+from lightning_gpuprof.analysis.memory.memory_dump import DeviceDump, analyze_snapshot_file
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, SNAPSHOT_SUFFIX, written_whole
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.report.document import Section
 from lightning_gpuprof.report.memory_sections import memory_sections
-from lightning_gpuprof.report.stored_analysis import is_older
+from lightning_gpuprof.report.stored_analysis import NotPreparedError, read_snapshot
 
-_DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _NAME = re.compile(r"rank(\d{1,6})(?:-session(\d{1,9}))?-step(\d{1,15})-(\w+)")
 
 
@@ -61,8 +54,8 @@ def memory_sites_view(run: LoadedRun, query: Query) -> MemorySites:
     if name not in names:
         raise QueryError(f"{run.name} has no memory snapshot {name[:80]!r}.")
     try:
-        devices = _devices(run, name)
-    except _NotPreparedError:
+        devices = read_snapshot(_path(run, name), run.fs)
+    except NotPreparedError:
         return MemorySites("not-prepared", snapshots, name)
     except msgspec.ValidationError:
         error = (
@@ -87,51 +80,24 @@ def write_sites(path: str) -> str:
     return target
 
 
-class _NotPreparedError(Exception):
-    """A snapshot has no complete analysis of this version."""
-
-
-def _devices(run: LoadedRun, name: str) -> tuple[DeviceDump, ...]:
-    """Read a snapshot's analysis.
-
-    Raises:
-        _NotPreparedError: There is none, or it is to be made anew.
-        msgspec.ValidationError: It is of another version, or damaged.
-    """
-    path = os.path.join(run.folder, name + ANALYSIS_SUFFIX)
-    if not run.fs.exists(path):
-        raise _NotPreparedError
-    document = _decoded(run.fs.read_bytes(path))
-    if is_older(document, SNAPSHOT_VERSION) and run.fs is LOCAL:  # or incomplete
-        raise _NotPreparedError
-    return msgspec.convert(document, _Devices).devices
-
-
-class _Devices(Struct, frozen=True):
-    devices: tuple[DeviceDump, ...]
-
-
 def last_snapshot(run: LoadedRun) -> DeviceDump | None:
     """Return the first device of the last snapshot; None if the snapshot was not analysed."""
     for snapshot in reversed(_snapshots(run)):
-        with suppress(_NotPreparedError, msgspec.ValidationError):
-            return next(iter(_devices(run, snapshot.file)), None)
+        with suppress(NotPreparedError, msgspec.ValidationError):
+            return next(iter(read_snapshot(_path(run, snapshot.file), run.fs)), None)
         return None
     return None
 
 
-def _decoded(text: bytes) -> dict[str, Any]:
-    try:
-        return decoded(_DOCUMENT, text)
-    except UnreadableError:
-        return {}
+def _path(run: LoadedRun, name: str) -> str:
+    return os.path.join(run.folder, name)
 
 
 def _snapshots(run: LoadedRun) -> tuple[Snapshot, ...]:
     """Return the snapshots by session and step, those with other names first."""
     snapshots = []
     for name in run.fs.listdir(run.folder):
-        path = os.path.join(run.folder, name)
+        path = _path(run, name)
         if not name.endswith(SNAPSHOT_SUFFIX) or not run.fs.exists(path):
             continue
         num_bytes = run.fs.size(path)

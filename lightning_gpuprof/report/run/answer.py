@@ -1,6 +1,5 @@
 """The answer of a run's document: what the run is, what holds it back, what to do first."""
 
-import re
 from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.chance import MIN_BLOCKS
@@ -12,7 +11,7 @@ from lightning_gpuprof.records.schema import UNTIMED_STEPS
 from lightning_gpuprof.report.document import Figure, Figures, Section, Text, Verdict
 from lightning_gpuprof.report.finding_cards import certainty, finding_card
 from lightning_gpuprof.report.run.limit import busy_figure, host_line, waiting_side
-from lightning_gpuprof.units import duration, percents, rate, size
+from lightning_gpuprof.units import duration, percents, rate
 
 DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
 """What a session without training does, by its stage."""
@@ -29,8 +28,6 @@ UNMARKED = (
     "a moment."
 )
 FEW_SLOW_STEPS = "slow-steps-share"
-_ASKED = re.compile(r"Tried to allocate ([\d.]+) (MiB|GiB)")
-_CAPACITY = re.compile(r"total capacity of ([\d.]+) (MiB|GiB)")
 
 
 def session_line(run: RunResults) -> str:
@@ -171,37 +168,3 @@ def _largest_certain(findings: Sequence[Finding], step_ns: int) -> str:
         return ""
     low, high = (bound / step_ns for bound in (certain[0].saving_ns.low, certain[0].saving_ns.high))
     return f" The largest gain that is certain is {certain[0].id} ({percents(low, high)})."
-
-
-def failure_section(run: RunResults) -> Section | None:
-    """Return why the run ran out of device memory, and what to change; None if it did not."""
-    error = run.end.error if run.end is not None else None
-    if not error or "OutOfMemoryError" not in error:
-        return None
-    asked, capacity = _size_in(_ASKED, error), _size_in(_CAPACITY, error)
-    batch_size = run.start.loader.batch_size if run.start.loader is not None else None
-    title = "Out of memory"
-    if asked is not None:
-        title += f": {size(asked)} more did not fit"
-        title += f" in {size(capacity)}" if capacity is not None else ""
-    # A tensor larger than the device probably has a wrong shape: no batch size makes room for it.
-    single = asked is not None and capacity is not None and asked > capacity
-    sentence = "Halve the batch, and accumulate gradients over two to keep its effect."
-    if single:
-        sentence = (
-            "One tensor is larger than the whole device: correct the shapes where it is made, at "
-            "the end of the traceback."
-        )
-    change = None
-    if batch_size is not None and batch_size > 1 and not single:
-        change = (
-            f"DataLoader(..., batch_size={batch_size // 2})\n"
-            "Trainer(..., accumulate_grad_batches=2)"
-        )
-    ended = Verdict("failed", "This run ended", title, sentence, change=change)
-    return Section("failure", "", "first", (ended,))
-
-
-def _size_in(pattern: re.Pattern[str], text: str) -> float | None:
-    match = pattern.search(text)
-    return float(match[1]) * (2**30 if match[2] == "GiB" else 2**20) if match else None
