@@ -46,14 +46,16 @@ WAITS = {
 """Who waits in a step of each state; "it" is the GPU."""
 
 
-def gpu_line(busy_frac: float | None, state: StepState | None, doing: str = "") -> str:
+def gpu_line(
+    busy_frac: float | None, state: StepState | None, doing: str = "", *, device: str = "GPU"
+) -> str:
     """Return a line on how busy the device is, what it does, and which side waits.
 
     >>> gpu_line(0.43, StepState.HOST_BOUND), gpu_line(None, StepState.DATA_BOUND)
     ('GPU 43% busy: it waits for the host', 'GPU: it waits for data')
     """
     busy = "" if busy_frac is None else f" {100 * busy_frac:.0f}% busy{doing}"
-    return f"GPU{busy}" + (f": {WAITS[state]}" if state is not None else "")
+    return f"{device}{busy}" + (f": {WAITS[state]}" if state is not None else "")
 
 
 @dataclass(frozen=True)

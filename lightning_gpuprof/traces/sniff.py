@@ -74,6 +74,12 @@ _CHROME = {
 """Chrome traces of other profilers: the reader of Kineto's would lose most of their content."""
 OTHER_CHROME = re.compile(b"|".join(_CHROME))
 _BY_CONTENT = {
+    rb'\A\s*\[\s*\{\s*"children"\s*:': "a call tree of Proton (Triton) or Hatchet, without "
+    "times of events; record with torch.profiler",
+    rb"speedscope\.app/file-format-schema": "a profile of samples for speedscope, without a "
+    "device's work; record with torch.profiler",
+    rb"\A\s*\[\[-?\d+, -?\d+, -?\d+, -?\d+\]": "torch's memory timeline, without lines of the "
+    "program; write a snapshot with torch.cuda.memory._dump_snapshot()",
     rb"\A(?:PK\x03\x04|[\s\S]{257}ustar|\x28\xb5\x2f\xfd|\xfd7zXZ\x00|BZh[1-9])": "packed; "
     "unpack it first",
     rb"==\d+== +(?:NVPROF|Profiling (?:result|application))": "output of nvprof; record with "

@@ -6,6 +6,8 @@ import pytest
 from analyzed import timeline_names
 
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
+from lightning_gpuprof.report.build_trace import trace_document
+from lightning_gpuprof.report.document import encode
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.timeline import CATEGORIES
 
@@ -98,3 +100,9 @@ def test_matrix_units_are_not_measured_by_names_of_another_maker(path):
     assert [row.category for row in analysis.kernels] == ["gemm", "communication"]
     assert analysis.tensor_core_frac is None
     assert {row.tensor_cores for row in analysis.kernels} == {None}
+
+
+def test_the_document_speaks_of_an_npu_and_of_nothing_that_it_lacks(path):
+    document = trace_document(analyze_file(path))
+    assert document.section("limit").body[0].lines == ("NPU 43% busy: it waits for the host.",)
+    assert b"CUDA" not in encode(document)

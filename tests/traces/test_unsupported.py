@@ -22,6 +22,21 @@ CASES = {
     "jax.json": (b'{"metadata":{"highres-ticks":true},"traceEvents":[', "JAX", "xplane.pb"),
     "old.json": (b'{"traceEvents":[{"ph":"M","name":"/device:GPU:0"}', "JAX", "xplane.pb"),
     "rpd.json": (b'[ {}\n,{"ph":"X","args":{"desc":"Kernel"}}]', "rpd2tracing", ".rpd"),
+    "proton.hatchet": (
+        b'[{"children": [], "frame": {"name": "ROOT"}}]',
+        "Proton",
+        "torch.profiler",
+    ),
+    "a.speedscope.json": (
+        b'{"$schema": "https://www.speedscope.app/file-format-schema.json"}',
+        "speedscope",
+        "torch.profiler",
+    ),
+    "memory.raw.json": (
+        b"[[-1, 1, 37888, 7], [5, 1, 512, 7]]",
+        "memory timeline",
+        "_dump_snapshot",
+    ),
     "v1.json": (b'{"traceEvents":[{"ph":"X","BeginNs": "1"}]}', "rocprof v1", "results.db"),
 }
 

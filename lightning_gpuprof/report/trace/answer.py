@@ -107,4 +107,5 @@ def waiting_side(gpu: DeviceSplit, analysis: TraceAnalysis) -> StepState | None:
 def _busy_line(gpu: DeviceSplit, analysis: TraceAnalysis) -> str:
     doing = mostly_with(gpu.compute_ns, gpu.exposed_copy_ns, gpu.exposed_comm_ns)
     state = waiting_side(gpu, analysis)
-    return gpu_line(gpu.busy_frac or 0.0, state, f", {doing}" if doing else "")
+    device = "NPU" if analysis.device is not None and analysis.device.vendor == "huawei" else "GPU"
+    return gpu_line(gpu.busy_frac or 0.0, state, f", {doing}" if doing else "", device=device)
