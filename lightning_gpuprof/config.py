@@ -62,8 +62,9 @@ class GpuProfConfig:
         facts: Whether single facts are recorded: the content of checkpoints, garbage collections,
             waits for a CPU core, a container's CPU quota, and the gradient sync of several ranks.
         lines: Whether a thread samples the training thread's stack, 300 times in about twenty
-            seconds, to find the lines that take the time. Threads in the first two workers of
-            the training loader do the same, 200 times each.
+            seconds, to find the lines that take the time, and after that, ever more rarely,
+            between epochs. Threads in the first two workers of the training loader do the same,
+            200 times each.
         batch_size: Whether a batch size is suggested, based on the GPU memory that steps use.
         vram_low: Lower end of the share of GPU memory that the suggested batch size fills.
         vram_high: Upper end of that share.

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from lightning_gpuprof.adapters.lightning import hook_of, is_kind
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import LOADER_HOOKS, Phase
 
 
 class LoopEvent(Enum):
@@ -58,10 +58,7 @@ _WHOLE: dict[Phase, tuple[str, ...]] = {
     Phase.CHECKPOINT: ("save_checkpoint",),
 }
 _PARTS: dict[Phase, tuple[str, ...]] = {
-    Phase.DATA_WAIT: (
-        "prepare_data", "train_dataloader", "val_dataloader", "test_dataloader",
-        "predict_dataloader",
-    ),
+    Phase.DATA_WAIT: LOADER_HOOKS,
     Phase.HOST_TO_DEVICE: ("on_before_batch_transfer", "on_after_batch_transfer"),
     Phase.CHECKPOINT: ("on_save_checkpoint", "on_load_checkpoint"),
 }  # fmt: skip

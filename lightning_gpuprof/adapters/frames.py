@@ -4,7 +4,7 @@ Public and private names in torch 2.2 to 2.13 and Lightning 2.4 to 2.6. If a nam
 are still found, but without their phase, hook, module call or worker.
 """
 
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import LOADER_HOOKS, Phase
 
 LIGHTNING_PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
 TENSOR_PACKAGES = ("torch", *LIGHTNING_PACKAGES)
@@ -30,6 +30,7 @@ PHASE_BY_HOOK = {
     "batch_to_device": Phase.HOST_TO_DEVICE,
     "on_before_batch_transfer": Phase.HOST_TO_DEVICE,
     "on_after_batch_transfer": Phase.HOST_TO_DEVICE,
+    **dict.fromkeys(LOADER_HOOKS, Phase.DATA_WAIT),
 }
 """Hooks of the module, including those that the user overrides, and the strategy's methods around
 them."""
@@ -46,6 +47,8 @@ PHASE_BY_LIGHTNING_FILE = {
     "model_checkpoint.py": Phase.CHECKPOINT,
 }
 
+FIT_LOOP_FILE, FIT_LOOP = "fit_loop.py", "run"
+"""The file and the function of Lightning's loop over epochs."""
 TRAINING_LOOP = ("advance", "on_advance_end")
 """Functions of Lightning's loop over training batches."""
 EVALUATION_LOOP = ("run", "on_run_end")

@@ -20,7 +20,7 @@ from lightning_gpuprof.recorders.sampling.stack_lines import (
     ThreadPlace,
     attribute_sample,
     line_counts,
-    place_in_step,
+    place_in_loop,
 )
 from lightning_gpuprof.recorders.sampling.storage_waits import (
     filesystem_of,
@@ -29,7 +29,7 @@ from lightning_gpuprof.recorders.sampling.storage_waits import (
     waits_for_storage,
 )
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
-from lightning_gpuprof.records.lines import HostLines, Reads
+from lightning_gpuprof.records.lines import HostLines, OutsideLines, Reads
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import HookSet, dispatcher_in
@@ -38,6 +38,12 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 THREAD = "gpuprof-lines"
 END_S = 2.0
 """How long to wait for the thread to end. It takes some milliseconds, or longer without a core."""
+MOST_OUTSIDE = 200
+"""So many samples between epochs are taken. Those beyond it count as samples in steps."""
+LATER_INTERVAL_S, LATER_GROWTH = 0.1, 0.004
+"""Once the samples in steps are complete, the thread still looks for pauses between epochs. The
+intervals grow with the run: work that takes 3 % of its time is sampled five times or more as soon
+as that has been a minute, by 250 looks in the first 25 s and 1,500 in an hour."""
 
 
 class LineSampler(RecordingCallback):
@@ -45,14 +51,16 @@ class LineSampler(RecordingCallback):
 
     A thread wakes up every `interval_s` on average. The intervals are irregular, so that samples do
     not always fall into the same part of a step. The thread reads names and line numbers, but no
-    values. It ends when it has `max_samples` samples, and from then on this callback costs nothing.
-    The first `warmup` steps are left out. The time of a line is host time: on a GPU, the work that
-    the line has queued may run later.
+    values. When it has `max_samples` samples of steps, it only looks for pauses between epochs,
+    ever more rarely. Work between epochs that takes little of the run may be missed. The first
+    `warmup` steps are left out. The time of a line is host time: on a GPU, the work that the line
+    has queued may run later.
 
-    Costs: 0.1 to 5 ms for each of 300 samples, which take about 20 s; nothing after that.
-    Touches: a thread, until it has its samples or training ends. `sys.setswitchinterval`, in the
-        6 ms before each sample: without it nearly all samples would fall into calls that release
-        the interpreter's lock, and none into a Python loop. On Python 3.11, a young garbage
+    Costs: 0.1 to 5 ms for each of 300 samples, which take about 20 s; after that next to nothing,
+        since the thread wakes up ten times a second at most, and ever more rarely.
+    Touches: a thread, until training ends. `sys.setswitchinterval`, in the 6 ms before each
+        sample: without it nearly all samples would fall into calls that release the
+        interpreter's lock, and none into a Python loop. On Python 3.11, a young garbage
         collection that is near is made before a sample, since a collection during a sample could
         crash the process. `worker_init_fn` of the training loader while its workers start, which is
         how code runs in them, and `_load_combined_loader_states` of Lightning's loop, which shows
@@ -91,7 +99,8 @@ class LineSampler(RecordingCallback):
         self.interval_s, self.max_samples, self.warmup = interval_s, max_samples, warmup
         self._places: Counter[ThreadPlace] = Counter()
         self._doubts: Counter[ThreadPlace] = Counter()
-        self._recorded_count = 0
+        self._outside: Counter[ThreadPlace] = Counter()
+        self._recorded_counts = (0, 0)
         self._watched = self._native = 0
         self._blocked: Counter[str] = Counter()
         self._before: Reads | None = None
@@ -105,8 +114,9 @@ class LineSampler(RecordingCallback):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._places, self._blocked, self._recorded_count = Counter(), Counter(), 0
+        self._places, self._blocked, self._recorded_counts = Counter(), Counter(), (0, 0)
         self._doubts.clear()
+        self._outside.clear()
         self._stop = threading.Event()
         if stage == "fit" and self._context is not None and _can_walk_frames():
             self._workers.setup(trainer, self._context)
@@ -141,22 +151,31 @@ class LineSampler(RecordingCallback):
         self._workers.restore_loaders()
 
     def take_sample(self) -> tuple[ThreadPlace, str | None] | None:
-        """Return where in a step the training thread is, and the file that it waits for."""
+        """Return where in the loop the training thread is, and a file that it waits for."""
         if self._context is None or self._context.fit_has_ended:
             self._stop.set()  # the fit has ended without `on_train_end`
             return None
         if self._context.step < self.warmup:
             return None
-        place = read_stack(self._watched, place_in_step)
+        place = read_stack(self._watched, place_in_loop)
         if place is None:
             return None
         # The file is read after the stack, since reading it releases the interpreter's lock.
-        is_data_wait = place.phase is Phase.DATA_WAIT
+        is_data_wait = place.phase is Phase.DATA_WAIT and not place.outside
         return place, waits_for_storage(self._native) if is_data_wait else None
+
+    def take_sample_outside(self) -> tuple[ThreadPlace, str | None] | None:
+        """Return the same between epochs; None while a step is running."""
+        if self._context is not None and self._context.in_step:
+            return None
+        return self.take_sample()
 
     def add_sample(self, sample: tuple[ThreadPlace, str | None], timing: SampleTiming) -> None:
         """Count a sample."""
         place, path = sample
+        if place.outside:
+            self._outside[place._replace(instruction=None)] += timing.weight
+            return
         if not self._places:
             self._before = reads_so_far(self._native)
         place, is_doubtful = attribute_sample(place, timing, self._places.total())
@@ -172,10 +191,19 @@ class LineSampler(RecordingCallback):
         sample_repeatedly(
             self.take_sample,
             self.add_sample,
-            lambda: self._places.total(),
+            lambda: self._places.total() + max(0, self._outside.total() - MOST_OUTSIDE),
             stop,
             interval_s=self.interval_s,
             max_samples=self.max_samples,
+        )
+        sample_repeatedly(
+            self.take_sample_outside,
+            self.add_sample,
+            lambda: self._outside.total(),
+            stop,
+            interval_s=LATER_INTERVAL_S,
+            max_samples=MOST_OUTSIDE,
+            growth=LATER_GROWTH,
         )
 
     @override
@@ -196,23 +224,27 @@ class LineSampler(RecordingCallback):
 
     def _write(self) -> None:
         self._workers.write()
-        doubts, places = self._doubts.copy(), self._places.copy()
-        sample_count = places.total()
-        if self._context is None or sample_count == self._recorded_count:
+        doubts, places, outside = self._doubts.copy(), self._places.copy(), self._outside.copy()
+        counts = places.total(), outside.total()
+        if self._context is None or counts == self._recorded_counts:
             return
-        self._recorded_count = sample_count
-        waits = storage_waits(self._blocked, self._native, self._before)
-        lines = line_counts(places, doubts)
-        phases = dict(Counter(place.phase.value for place in places.elements()))
-        self._context.write(
-            HostLines(
-                sample_count,
-                lines,
-                phases,
-                blocked=waits.blocked,
-                filesystem=waits.filesystem,
-                read=waits.read,
+        if counts[1] != self._recorded_counts[1]:
+            self._context.write(
+                OutsideLines(counts[1], line_counts(outside, Counter()), _by_phase(outside))
             )
+        if counts[0] != self._recorded_counts[0]:
+            self._context.write(self._lines(places, doubts))
+        self._recorded_counts = counts
+
+    def _lines(self, places: Counter[ThreadPlace], doubts: Counter[ThreadPlace]) -> HostLines:
+        waits = storage_waits(self._blocked, self._native, self._before)
+        return HostLines(
+            places.total(),
+            line_counts(places, doubts),
+            _by_phase(places),
+            blocked=waits.blocked,
+            filesystem=waits.filesystem,
+            read=waits.read,
         )
 
     @override
@@ -226,6 +258,14 @@ class LineSampler(RecordingCallback):
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join(END_S)
+
+
+def _by_phase(places: Counter[ThreadPlace]) -> dict[str, int]:
+    """Return how many samples there are by phase."""
+    by_phase = Counter[str]()
+    for place, count in places.items():
+        by_phase[place.phase.value] += count
+    return dict(by_phase)
 
 
 def _can_walk_frames() -> bool:

@@ -7,10 +7,15 @@ busy.
 
 from collections.abc import Sequence
 
-from lightning_gpuprof.findings.model import Abstained, Finding, Place
+from lightning_gpuprof.findings.model import Abstained, Finding, Place, When
+from lightning_gpuprof.records.phases import LOADER_HOOKS
 
 GENERAL = ("host-sync", "slow-python", "small-kernels", "host-bound", "costly-line")
 """Findings that know that the host is busy at a line, but not why; the most specific first."""
+UNEXPLAINED = "unexplained-share"
+"""This finding knows whose time a share of the run is. Any other finding about it knows more."""
+HALF = 0.5
+"""A finding explains a share if its cause takes this part of it."""
 _OWNERS = ("callback:", "logger:")
 
 
@@ -43,6 +48,8 @@ def _suppressor(finding: Finding, findings: Sequence[Finding]) -> Finding | None
 
 def _explains_more(front: Finding, back: Finding, findings: Sequence[Finding]) -> bool:
     """Return whether `front` accounts for the time of `back` and knows more about it."""
+    if UNEXPLAINED in (front.id, back.id):
+        return front.id != back.id == UNEXPLAINED and _explains_share(front, back)
     if front.saving_ns.high < back.saving_ns.middle:
         return False  # `back` has more time than `front` explains
     if back.worth_a_change and not front.worth_a_change:
@@ -50,6 +57,21 @@ def _explains_more(front: Finding, back: Finding, findings: Sequence[Finding]) -
     if back.id in front.explains and (same_line(back, front) or _covers(front, back, findings)):
         return True
     return front.id not in back.explains and _is_more_specific(front, back)
+
+
+def _explains_share(front: Finding, share: Finding) -> bool:
+    """Return whether a finding is about most of the time of a share of the run."""
+    (place,), between = share.places[:1], share.when is When.BETWEEN
+    if front.when is (When.IN_STEPS if between else When.BETWEEN):
+        return False  # it is about other times
+    cause, whole = front.cause_ns or front.saving_ns, share.cause_ns or share.saving_ns
+    names = {_part(other) for other in front.places if other.phase == place.phase}
+    if not names or cause.high < HALF * whole.high:
+        return False
+    if place.name is None or place.name in names:
+        return True
+    # A finding about a whole phase is not about the hooks that make loaders, or run between epochs.
+    return None in names and not between and place.name not in LOADER_HOOKS
 
 
 def _lines(finding: Finding) -> set[tuple[str, int | None]]:

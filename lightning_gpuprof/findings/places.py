@@ -8,9 +8,9 @@ from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import batch_lines, longer_here
-from lightning_gpuprof.findings.model import Finding, Place
+from lightning_gpuprof.findings.model import Finding, Place, When
 from lightning_gpuprof.records.lines import HostLines, LineCount
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import LOADER_HOOKS, Phase
 
 MIN_FRAC = 0.25
 """A line with a smaller share of its phase's samples is one of many."""
@@ -28,6 +28,8 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     """Return a finding with the sampled lines of its phase, unless it names lines itself."""
     if any(place.file for place in finding.places):
         return finding
+    if finding.when is When.BETWEEN and finding.places and _runs_between(finding.places[0]):
+        return replace(finding, places=(*finding.places, *_between_epochs(finding, run)))
     waits = run.ranks.waits
     if waits is not None and any(
         place.rank in waits.late and place.phase == Phase.FORWARD.value for place in finding.places
@@ -41,15 +43,35 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     lines = batch_lines(run) if phase is Phase.DATA_WAIT and waits_for_batches(run) else run.lines
     if phase is None or lines is None:
         return finding
-    places = dict.fromkeys(Place.at(line, phase=phase.value) for line in _longest(lines, phase))
+    longest = _longest(lines.of(phase), lines.by_phase.get(phase.value, 0))
+    places = dict.fromkeys(Place.at(line, phase=phase.value) for line in longest)
     return replace(finding, places=(*finding.places, *places))
 
 
-def _longest(lines: HostLines, phase: Phase) -> list[LineCount]:
-    """Return the first line of the functions with the most samples, and their other long lines."""
-    least = max(LEAST_COUNT, MIN_FRAC * lines.by_phase.get(phase.value, 0))
+def _runs_between(place: Place) -> bool:
+    """Return whether a place is a hook or callback. A sampler works in an epoch's first step."""
+    is_wait = place.phase == Phase.DATA_WAIT.value
+    return place.name in LOADER_HOOKS if is_wait else place.name is not None
+
+
+def _between_epochs(finding: Finding, run: RunResults) -> tuple[Place, ...]:
+    """Return the lines of the hook or callback between epochs that a finding names first."""
+    place, lines = finding.places[0], run.facts.outside_lines
+    if lines is None or place.phase is None:
+        return ()
+    of_part = lines.of(Phase(place.phase), place.name)
+    longest = _longest(of_part, _count_of(of_part))
+    return tuple(dict.fromkeys(Place.at(line, phase=place.phase) for line in longest))
+
+
+def _longest(lines: Sequence[LineCount], count: int) -> list[LineCount]:
+    """Return the first line of the functions with the most samples, and their other long lines.
+
+    Of `count` samples, a function has `MIN_FRAC` or more.
+    """
+    least = max(LEAST_COUNT, MIN_FRAC * count)
     functions: dict[tuple[str, str], list[LineCount]] = {}
-    for line in lines.of(phase):
+    for line in lines:
         functions.setdefault((line.file, line.function), []).append(line)
     ranked = sorted(functions.values(), key=_count_of, reverse=True)
     return [

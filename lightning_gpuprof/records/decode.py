@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from lightning_gpuprof.errors import UnreadableError
-from lightning_gpuprof.records.lines import HostLines, WorkerLines
+from lightning_gpuprof.records.lines import HostLines, OutsideLines, WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Column, Record, RunStart
 
@@ -55,6 +55,8 @@ def read_record(line: bytes) -> Record:
     elif isinstance(record, HostLines):
         _check_samples(record)
     elif isinstance(record, WorkerLines):
+        _check_samples(record.as_lines)
+    elif isinstance(record, OutsideLines):
         _check_samples(record.as_lines)
     return record
 

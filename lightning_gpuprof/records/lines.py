@@ -121,6 +121,8 @@ class LineCount(Struct, frozen=True):
             recorded, as anomaly detection does; None if there is no callee.
         operation: The call or operator of the line that was running, such as `tensor`.
         doubt: How many of the samples may belong to other lines of the function.
+        part: Outside of steps, the hook of the module, or the class of the callback, that was
+            running; None if that is unknown, and in steps.
     """
 
     phase: str
@@ -133,6 +135,7 @@ class LineCount(Struct, frozen=True):
     count: int
     operation: str | None = None
     doubt: int = 0
+    part: str | None = None
 
     @property
     def in_package(self) -> bool:
@@ -236,6 +239,35 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
             max(0.0, low - Z * sqrt(low * (1 - low) / whole)),
             min(1.0, high + Z * sqrt(high * (1 - high) / whole)),
         )
+
+
+class OutsideLines(FactBase, tag="outside_lines", frozen=True):
+    """Samples of the training thread between epochs.
+
+    Args:
+        whole: How many samples there are, those outside the user's code included.
+        lines: Those in the user's code, by line.
+        by_phase: How many there are by phase.
+    """
+
+    whole: int
+    lines: tuple[LineCount, ...]
+    by_phase: dict[str, int]
+
+    @property
+    def as_lines(self) -> HostLines:
+        """The samples as if they had been taken in steps."""
+        return HostLines(self.whole, self.lines, self.by_phase)
+
+    def of(self, phase: Phase, part: str | None) -> list[LineCount]:
+        """Return the lines of a hook or callback in a phase, the longest first.
+
+        Lines of which the callback is not known are among them.
+        """
+        lines = [
+            line for line in self.lines if line.phase == phase.value and line.part in (None, part)
+        ]
+        return sorted(lines, key=lambda line: -line.count)
 
 
 class WorkerLines(FactBase, tag="worker_lines", frozen=True):

@@ -56,6 +56,10 @@ With workers, the rest of the wait is receiving the batch they sent; without, it
 WORKER_STARTUP = "worker_startup"
 """Part of `data_wait`: at an epoch's start, the time until the iterators of its loaders exist;
 within an epoch, the fetch in which a loader among several creates a new iterator."""
+LOADER_HOOKS = (
+    "prepare_data", "train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader",
+)  # fmt: skip
+"""Parts of `data_wait` and `validation`: hooks in which a program makes its data and loaders."""
 LOADER_START, FIRST_BATCH, NEXT_BATCHES = "loader start", "first batch", "next batches"
 """Parts of `validation`: creating its loader's iterator and workers (those of the validation before
 end then), waiting for its first batch, and waiting for the following batches."""

@@ -22,6 +22,7 @@ from lightning_gpuprof.records.lines import (
     CompileEvent,
     HostLines,
     ModuleCalls,
+    OutsideLines,
     Recompilation,
     WorkerLines,
 )
@@ -398,6 +399,7 @@ Record = (
     | CompileEvent
     | Recompilation
     | HostLines
+    | OutsideLines
     | WorkerLines
     | ModuleCalls
     | RunEnd

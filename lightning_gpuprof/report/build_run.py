@@ -19,6 +19,7 @@ from lightning_gpuprof.report.document import (
     Text,
 )
 from lightning_gpuprof.report.load import Report
+from lightning_gpuprof.report.run.account import account_section
 from lightning_gpuprof.report.run.answer import (
     first_finding,
     headline_section,
@@ -110,6 +111,7 @@ def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
     yield not_worth_it_section(run, findings)
     yield plan_section(run, findings)
     yield from _trials(report)
+    yield account_section(run)
     yield step_time_section(run)
     yield lines_section(run)
     yield workers_section(run)

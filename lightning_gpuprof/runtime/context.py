@@ -34,6 +34,10 @@ class StepCounter(Protocol):
     def step(self) -> int:
         """Number of the running step, from 0."""
 
+    @property
+    def in_step(self) -> bool:
+        """Whether a step is running. False between epochs."""
+
 
 class StepListener(Protocol):
     """A part that is called at the beginning of every step."""
@@ -92,6 +96,7 @@ class ConstantStep:
     """A step number that does not change: before steps are counted, and after the session."""
 
     step: int = 0
+    in_step: bool = False
 
 
 Describer = Callable[[RunStart], object]
@@ -188,6 +193,11 @@ class RunContext:
     def step(self) -> int:
         """Number of the running step, from 0. Stays 0 if no part counts the steps."""
         return self._steps.step
+
+    @property
+    def in_step(self) -> bool:
+        """Whether a step is running. False between epochs, and if no part counts the steps."""
+        return self._steps.in_step
 
     def count_steps_by(self, counter: StepCounter) -> None:
         """Take the step numbers of records from a counter, until the session ends."""

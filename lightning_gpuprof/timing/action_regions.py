@@ -8,7 +8,7 @@ from functools import partial
 
 from lightning_gpuprof.adapters import actions
 from lightning_gpuprof.adapters.trainer_parts import TrainerParts
-from lightning_gpuprof.records.phases import PHASES_IN_VALIDATION, Phase
+from lightning_gpuprof.records.phases import LOADER_HOOKS, PHASES_IN_VALIDATION, Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing import regions
 from lightning_gpuprof.timing.fit_end import FitEnd
@@ -60,6 +60,10 @@ class ActionRegions:
         }
         self.fetching = regions.ValidationFetch(self._clock)
         self.is_profiler_used = parts.profiler_acts
+        self._cost: RegionLike = _IDLE
+        if self.is_profiler_used:
+            name = type(parts.profiler).__name__
+            self._cost = self._clock.region(Phase.CALLBACKS, name)
         self.training = regions.Regions(self._in_training)
         self.passing = regions.Regions(self._in_passing)
         self.validating = regions.Regions(self._in_validation)
@@ -116,7 +120,8 @@ class ActionRegions:
         region = self._plain(action_name)
         slot = self._clock.slots[region.slot]
         if not isinstance(region, PartRegion) and slot.phase not in PHASES_IN_VALIDATION:
-            part = slot.part if slot.phase is Phase.OTHER else None
+            named = slot.phase is Phase.OTHER or slot.part in LOADER_HOOKS
+            part = slot.part if named else None
             region = self._clock.region(Phase.VALIDATION, part)
         if action.name == "val_next":
             region = self.fetching
@@ -150,7 +155,9 @@ class ActionRegions:
         """
         context = self.watched(region)
         if self.is_profiler_used:
-            context = regions.HandingOn(context, self._inner, action_name, self._current)
+            context = regions.HandingOn(
+                context, self._inner, action_name, self._current, cost=self._cost
+            )
         return self._fit_end.around(actions.parse_action(action_name), context)
 
     def _current(self, action_name: str) -> RegionLike:

@@ -206,15 +206,32 @@ class ByExperiment(PartRegion):
 
 
 class HandingOn(Decorator):
-    """Opens a region, and inside it the same action of the user's own profiler."""
+    """Opens a region, and inside it the same action of the user's own profiler.
 
-    __slots__ = ("_action", "_inner", "_opened", "_profile", "region")
+    Args:
+        region: The region.
+        inner: The user's profiler.
+        action: The name of the action.
+        profile: Returns the current region of the action.
+        cost: The region that is charged with what the profiler takes to begin and end the action.
+    """
 
-    def __init__(self, region: RegionLike, inner: Any, action: str, profile: Profile) -> None:
+    __slots__ = ("_action", "_cost", "_inner", "_opened", "_profile", "region")
+
+    def __init__(
+        self,
+        region: RegionLike,
+        inner: Any,
+        action: str,
+        profile: Profile,
+        *,
+        cost: RegionLike,
+    ) -> None:
         self.region = region
         self._inner = inner
         self._action = action
         self._profile = profile
+        self._cost = cost
         self._opened: list[RegionLike] = []
 
     @override
@@ -224,8 +241,9 @@ class HandingOn(Decorator):
     def __enter__(self) -> str:
         self.region.__enter__()
         try:
-            context = self._inner.profile(self._action)
-            context.__enter__()
+            with self._cost:
+                context = self._inner.profile(self._action)
+                context.__enter__()
         except BaseException:
             self.region.__exit__(None, None, None)
             raise
@@ -235,7 +253,8 @@ class HandingOn(Decorator):
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
         try:
             if self._opened:
-                self._opened.pop().__exit__(kind, error, trace)
+                with self._cost:
+                    self._opened.pop().__exit__(kind, error, trace)
         finally:
             self.region.__exit__(kind, error, trace)
 
@@ -250,7 +269,7 @@ def ranges(watch: Callable[[Region], RegionLike] | None, region: Region) -> Regi
     phase = region.clock.slots[region.slot].phase
     if phase is Phase.OTHER:
         return context
-    return HandingOn(context, _NVTX, phase.value, lambda _: ranges(watch, region))
+    return HandingOn(context, _NVTX, phase.value, lambda _: ranges(watch, region), cost=Idle())
 
 
 def check_nvtx() -> None:

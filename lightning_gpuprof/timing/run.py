@@ -127,6 +127,11 @@ class TimingRun:
         return self.timeline.step
 
     @property
+    def in_step(self) -> bool:
+        """Whether a step is running. False between epochs."""
+        return self.timeline.in_step
+
+    @property
     def listeners(self) -> list[StepListener]:
         """The parts that are called at the beginning of every step."""
         return self.timeline.listeners

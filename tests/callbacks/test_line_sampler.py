@@ -12,7 +12,7 @@ from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks import line_sampler
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.recorders.sampling.pacing import SampleTiming
-from lightning_gpuprof.records.lines import HostLines
+from lightning_gpuprof.records.lines import HostLines, OutsideLines
 from lightning_gpuprof.runtime.guard import is_disabled
 
 
@@ -70,6 +70,33 @@ def test_samples_are_told_apart_by_line_phase_and_what_the_line_called(fit, idle
     assert all(one.source == "sample = self.sampler.take_sample()" for one in lines.lines)
 
 
+class LooksBetween(Dumps):
+    def on_train_epoch_end(self):
+        self.sink.write("")
+
+
+def test_samples_between_epochs_are_a_record_of_their_own(session_of, idle):
+    options = {"limit_train_batches": 3, "max_epochs": 2}
+    session = session_of(LooksBetween(idle), idle, **options)
+    between = session.last(OutsideLines)
+    assert between.whole == 2
+    assert between.by_phase == {"other": 2}
+    assert [(line.part, line.count) for line in between.lines] == [("on_train_epoch_end", 2)]
+    in_steps = session.last(HostLines)
+    assert in_steps.whole == sum(in_steps.by_phase.values()) > 2
+    assert {line.part for line in in_steps.lines} == {None}
+
+
+def test_with_enough_samples_of_steps_it_looks_only_between_epochs(idle, monkeypatch):
+    looks = []
+    monkeypatch.setattr(line_sampler, "place_in_loop", lambda frame: looks.append(frame))
+    idle._watched = threading.get_ident()
+    for in_step, seen in ((True, 0), (False, 1)):
+        idle._context = SimpleNamespace(step=9, fit_has_ended=False, in_step=in_step)
+        assert idle.take_sample_outside() is None
+        assert len(looks) == seen
+
+
 def test_steps_of_the_warm_up_are_left_out(fit):
     callback = GpuProfCallback(console=False, trace=False, report=False, warmup_steps=6)
     sampler = next(part for part in callback.parts if isinstance(part, LineSampler))
@@ -117,7 +144,7 @@ def test_a_sample_that_fails_ends_the_thread_and_switches_the_sampler_off(monkey
         looks.append(frame)
         raise ValueError("planted")
 
-    monkeypatch.setattr(line_sampler, "place_in_step", fails)
+    monkeypatch.setattr(line_sampler, "place_in_loop", fails)
     sampler = LineSampler(warmup=0)
     sampler._context = SimpleNamespace(step=3, fit_has_ended=False, write=records.append)
     with said("LineSampler failed and is off"):

@@ -2,8 +2,14 @@
 
 import pytest
 from lightning.pytorch import Callback
-from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
+from lightning.pytorch.profilers import (
+    AdvancedProfiler,
+    PassThroughProfiler,
+    PyTorchProfiler,
+    SimpleProfiler,
+)
 
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 
 
@@ -20,6 +26,36 @@ def test_the_users_own_profiler_goes_on_working(planted, clock, timer, tmp_path,
         return {name for name in names if "Callback]" not in name}
 
     assert actions(timer) == actions()
+
+
+class SlowProfiler(PassThroughProfiler):
+    """Takes time to begin and to end every action that the timer hands on to it."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock, self.trainer, self.handed_on = clock, None, []
+
+    def start(self, action_name):
+        self.handed_on.append(self.trainer.profiler is not self)
+        self.plant(self.handed_on[-1])
+
+    def stop(self, action_name):
+        self.plant(self.handed_on.pop() and self.trainer.profiler is not self)
+
+    def plant(self, is_handed_on):
+        if is_handed_on:
+            self.clock.plant(Phase.CALLBACKS, "SlowProfiler")
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_what_the_users_profiler_takes_is_a_part_of_its_own(
+    planted, clock, timer, tmp_path, check, epochs
+):
+    own = SlowProfiler(clock)
+    own.trainer = planted.make_trainer(timer, clock, tmp_path, profiler=own, max_epochs=epochs)
+    own.trainer.fit(planted.Model(clock))
+    planted_ns = clock.planted[Phase.CALLBACKS.value, "SlowProfiler"]
+    assert check().part_ns("callbacks/SlowProfiler") == planted_ns > 0
 
 
 def test_lightnings_own_torch_profiler_still_writes_its_trace(planted, clock, timer, tmp_path):

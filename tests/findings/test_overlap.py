@@ -4,7 +4,7 @@ import pytest
 import rule_cases
 from rule_cases import MS
 
-from lightning_gpuprof.findings.model import Place, Severity
+from lightning_gpuprof.findings.model import Place, Severity, When
 from lightning_gpuprof.findings.overlap import without_overlap
 
 LINE = Place(file="train.py", line=7, phase="forward")
@@ -135,3 +135,34 @@ def test_spikes_of_a_hook_with_a_finding_are_reported_once():
 def test_a_finding_without_a_place_or_at_a_line_explains_no_time_elsewhere(where):
     site = Place(file="t.py", line=3, phase="callbacks", name="callback:Norms")
     assert len(staying(made("host-sync", 1, 2, site), made("slow-logging", 2, 6, *where))) == 2
+
+
+def share(phase, name=None, *, ms=10, when=When.IN_STEPS):
+    return made("unexplained-share", 0, ms, Place(phase=phase, name=name), when=when)
+
+
+@pytest.mark.parametrize(
+    ("known", "of_share", "stays"),
+    [
+        (made("data-wait", 0, 1, Place(phase="data_wait")), share("data_wait"), True),
+        (made("data-wait", 0, 5, Place(phase="data_wait")), share("data_wait"), False),
+        (made("slow-callback", 9, 9, Place(phase="callbacks", name="A")),
+         share("callbacks", "A"), False),
+        (made("slow-callback", 9, 9, Place(phase="callbacks", name="B")),
+         share("callbacks", "A"), True),
+        # A callback may work in steps and between epochs: these are two times.
+        (made("slow-callback", 9, 9, Place(phase="callbacks", name="A")),
+         share("callbacks", "A", when=When.BETWEEN), True),
+        (made("slow-epoch-end", 9, 9, Place(phase="callbacks", name="A"), when=When.BETWEEN),
+         share("callbacks", "A", when=When.BETWEEN), False),
+        # Waiting for workers is not making the loader again.
+        (made("worker-startup", 9, 9, Place(phase="data_wait"), when=When.BETWEEN),
+         share("data_wait", "train_dataloader", when=When.BETWEEN), True),
+        (made("worker-startup", 9, 9, Place(phase="data_wait"), when=When.BETWEEN),
+         share("data_wait", when=When.BETWEEN), False),
+        (made("frequent-validation", 9, 9, Place(phase="validation"), when=When.ALSO_BETWEEN),
+         share("validation", "val_dataloader", when=When.ALSO_BETWEEN), True),
+    ],
+)  # fmt: skip
+def test_a_share_of_the_run_gives_way_to_what_explains_most_of_its_time(known, of_share, stays):
+    assert staying(known, of_share) == [known.id, *["unexplained-share"] * stays]

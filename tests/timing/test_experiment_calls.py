@@ -10,7 +10,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.recorders.sampling.stack_lines import place_in_step
+from lightning_gpuprof.recorders.sampling.stack_lines import place_in_loop
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 
@@ -23,7 +23,7 @@ class Step:
     found = None
 
     def __int__(self):
-        Step.found = place_in_step(sys._getframe().f_back)
+        Step.found = place_in_loop(sys._getframe().f_back)
         return 0
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lightning_gpuprof.records import facts
-from lightning_gpuprof.records.lines import ModuleCalls
+from lightning_gpuprof.records.lines import ModuleCalls, OutsideLines
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Note, ProbeDisabled, Scalars, SyncSite
 
@@ -17,6 +17,8 @@ class RecordedFacts:
     scalars: tuple[Scalars, ...] = ()
     module_calls: ModuleCalls | None = None
     """None if no module was named."""
+    outside_lines: OutsideLines | None = None
+    """Samples of the training thread between epochs; None if there were none."""
     anomaly_mode: facts.AnomalyMode | None = None
     """None if it was off, or was not recorded."""
     unused_gradients: facts.UnusedGradients | None = None
@@ -46,6 +48,7 @@ def recorded_facts(session: Session, same_on_ranks: Iterable[Session]) -> Record
         notes=tuple(session.all(Note)),
         scalars=tuple(session.all(Scalars)),
         module_calls=session.last(ModuleCalls),
+        outside_lines=session.last(OutsideLines),
         anomaly_mode=anomaly if anomaly is not None and anomaly.on else None,
         unused_gradients=session.last(facts.UnusedGradients),
         synced_logs=() if synced is None else synced.names,

@@ -6,6 +6,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.memory.memory_use import memory_results
 from lightning_gpuprof.analysis.run import sessions
+from lightning_gpuprof.analysis.run.account import run_account
 from lightning_gpuprof.analysis.run.compiling import compile_results
 from lightning_gpuprof.analysis.run.device_use import device_results
 from lightning_gpuprof.analysis.run.epochs import epoch_times
@@ -51,17 +52,19 @@ def analyze_run(
     untimed = UntimedPhases(chosen, steady)
     phases, parts = phase_split(untimed), part_split(untimed)
     every = every_step(chosen, steady)
+    wall = sessions.wall_time(chosen)
     return RunResults(
         start=chosen.start,
         end=chosen.end,
         sessions=sessions.session_views(lowest_rank),
-        wall=sessions.wall_time(chosen),
+        wall=wall,
         outside=sessions.outside_time(chosen),
         steps=step_stats(chosen, every.step_ns if every else None),
         phases=phases,
         parts=parts,
         every=every,
         whole_fit=whole_fit(chosen, steady),
+        account=run_account(chosen, wall, phases, parts, every.flagged if every else {}),
         steady_dur_ns=chosen.columns.get("dur_ns", _NO_STEPS)[steady],
         batch_size=mean_samples(chosen, steady),
         epochs=epoch_times(chosen, steady, every),

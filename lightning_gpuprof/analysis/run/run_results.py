@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lightning_gpuprof.analysis.memory.memory_use import MemoryResults
+from lightning_gpuprof.analysis.run.account import Account
 from lightning_gpuprof.analysis.run.compiling import CompileResults
 from lightning_gpuprof.analysis.run.device_use import DeviceResults
 from lightning_gpuprof.analysis.run.epochs import EpochTimes
@@ -76,6 +77,8 @@ class RunResults:
     every: EveryStep | None = None
     """All steps, including untimed ones."""
     whole_fit: WholeFit | None = None
+    account: Account | None = None
+    """Where the wall time went; None if nothing was recorded."""
     steady_dur_ns: Int64
     """Durations of the steady steps, in step order."""
     batch_size: float | None = None

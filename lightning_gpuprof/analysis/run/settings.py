@@ -46,6 +46,7 @@ class Settings:
         limit_train_batches: A number of batches, or a float: their share of an epoch.
         num_devices: The number of devices, and therefore of ranks, on a machine.
         loggers: The classes of the loggers.
+        profiler: The class of `trainer.profiler`, which may do nothing.
         children: The names of the model's first parts with weights.
         parameter_bytes: The size of all parameters.
         dtypes: The number of parameter tensors by type, such as "float32".
@@ -61,6 +62,7 @@ class Settings:
     accumulate_grad_batches: int = 1
     num_devices: int | None = None
     loggers: tuple[str, ...] = ()
+    profiler: str | None = None
     detect_anomaly: bool = False
     children: tuple[str, ...] = ()
     parameter_bytes: int = 0
@@ -85,6 +87,7 @@ def settings_of(start: RunStart) -> Settings:
         accumulate_grad_batches=_value(trainer, "accumulate_grad_batches", int) or 1,
         num_devices=_value(trainer, "num_devices", int),
         loggers=_names(trainer, "loggers"),
+        profiler=_value(trainer, "profiler", str),
         detect_anomaly=bool(trainer.get("detect_anomaly")),
         children=_names(model, "children"),
         parameter_bytes=_value(model, "parameter_bytes", int) or 0,

@@ -29,7 +29,7 @@ from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_
 from lightning_gpuprof.findings.grade import FEWER, WARNING_FRAC, seldom
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
 from lightning_gpuprof.findings.rule import measured, rule
-from lightning_gpuprof.records.phases import FETCHES, Phase
+from lightning_gpuprof.records.phases import FETCHES, LOADER_HOOKS, Phase
 from lightning_gpuprof.units import duration, percent
 
 LEFT_FRAC = 1 / FEWER
@@ -44,7 +44,10 @@ def judge(run: RunResults) -> Finding | None:
     """Return the finding about the time of validation."""
     mean_ns = None if run.every is None else run.every.mean_ns(Phase.VALIDATION)
     step_ns = measured(run.step_ns)
-    if mean_ns is None or run.every is None or run.steps is None or not 0 < mean_ns < step_ns:
+    if mean_ns is None or run.every is None or run.steps is None:
+        return None
+    mean_ns -= _loader_hook_ns(run)
+    if not 0 < mean_ns < step_ns:
         return None
     runs = run.every.flagged.get("validation", 0)
     each_ns = mean_ns * run.every.steps // max(1, runs)
@@ -108,9 +111,16 @@ def _in_other_findings(run: RunResults) -> int:
     return validation_ns(run) if reported else 0
 
 
+def _loader_hook_ns(run: RunResults) -> int:
+    """Return the time of the hook that makes the loaders, which `unexplained-share` reports."""
+    hooks = (part for part in run.parts_of(Phase.VALIDATION) if part.name in LOADER_HOOKS)
+    return sum(part.per_step.mean_ns for part in hooks if part.per_step is not None)
+
+
 def _one_hook(run: RunResults) -> str | None:
     """Return the hook of the module, or the callback, that takes most of validation."""
-    named = (part for part in run.parts_of(Phase.VALIDATION) if part.name not in FETCHES)
+    others = (*FETCHES, *LOADER_HOOKS)
+    named = (part for part in run.parts_of(Phase.VALIDATION) if part.name not in others)
     longest = next(named, None)
     if longest is None or 2 * longest.total_ns <= run.phases[Phase.VALIDATION].total_ns:
         return None

@@ -29,6 +29,7 @@ counts.
 
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import ONCE_FRAC, seldom
 from lightning_gpuprof.findings.hooks import AVERAGE, SCHEDULER, norm_hooks, trains
@@ -73,7 +74,7 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
     parts = [
         part
         for part in (*run.parts_of(Phase.CALLBACKS), *run.parts_of(Phase.OTHER))
-        if part.name not in (*OWN_CALLBACKS, STOP_CHECK)
+        if part.name not in (*OWN_CALLBACKS, STOP_CHECK, settings_of(run.start).profiler)
         and part not in logging_hooks
         and _is_repeated(run, part)
     ]

@@ -30,6 +30,7 @@ their own.
 
 from lightning_gpuprof.analysis.run.epochs import BetweenEpochs
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.findings.epoch_cost import epoch_finding
 from lightning_gpuprof.findings.grade import FEWER, ONCE_FRAC
@@ -53,14 +54,16 @@ EFFORT = Effort(Horizon.QUICK, "a condition in the callback", "its output comes 
 @rule(id="slow-epoch-end", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
     """Return findings about the callbacks and hooks that take longest between epochs."""
-    findings = [_finding(run, work) for work in run.epochs.between if _is_repeated(work)]
+    others = (*OWN_CALLBACKS, settings_of(run.start).profiler)
+    repeated = (work for work in run.epochs.between if _is_repeated(work))
+    findings = [_finding(run, work) for work in repeated if work.name not in others]
     return tuple(finding for finding in findings if finding is not None)[:MOST]
 
 
 def _is_repeated(work: BetweenEpochs) -> bool:
     """Return whether no single epoch has most of the work's time."""
     once_frac = OF_TWO_FRAC if work.epochs == 2 else ONCE_FRAC
-    return work.name not in OWN_CALLBACKS and work.longest_ns <= once_frac * work.total_ns
+    return work.longest_ns <= once_frac * work.total_ns
 
 
 def _finding(run: RunResults, work: BetweenEpochs) -> Finding | None:

@@ -59,6 +59,7 @@ def sample_repeatedly(
     *,
     interval_s: float,
     max_samples: int,
+    growth: float = 0.0,
     clock: Callable[[], int] = time.perf_counter_ns,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
@@ -75,13 +76,15 @@ def sample_repeatedly(
         stop: Ends the sampling.
         interval_s: The mean interval of the first samples.
         max_samples: The number of samples.
+        growth: The mean interval is at least this share of the time since the call.
         clock: Returns nanoseconds; tests pass a fake.
         sleep: Sleeps for seconds; tests pass a fake.
     """
     generator = random.Random(0)
-    due_ns = clock()
+    begun_ns = due_ns = clock()
     while (sample_count := count()) < max_samples:
         mean_s = interval_s if sample_count < DENSE_SAMPLES else SPARSE_FACTOR * interval_s
+        mean_s = max(mean_s, growth * (due_ns - begun_ns) / 1e9)
         due_ns += round(mean_s * (0.5 + generator.random()) * 1e9)
         if stop.wait(max(0.0, (due_ns - clock()) / 1e9 - EARLY_S)):
             return

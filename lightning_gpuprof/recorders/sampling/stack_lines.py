@@ -11,6 +11,8 @@ from lightning_gpuprof.adapters.frames import (
     CHECKPOINT_FILE,
     EVALUATION_LOOP,
     FILE_ACCESS_FILES,
+    FIT_LOOP,
+    FIT_LOOP_FILE,
     FORMATS_STACK,
     LIGHTNING_PACKAGES,
     LOADER_FILE,
@@ -68,10 +70,14 @@ class ThreadPlace(NamedTuple):
     operation: str | None = None
     instruction: tuple[CodeType, int] | None = None
     """The innermost instruction, if it belongs to the user's own code."""
+    outside: bool = False
+    """Whether the thread is between epochs, and in no step."""
+    part: str | None = None
+    """Outside of steps: the hook of the module, or the class of the callback (`LineCount.part`)."""
 
 
-def place_in_step(innermost: FrameType | None) -> ThreadPlace | None:
-    """Return where in a training step a thread is, given its innermost frame; None outside a step.
+def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
+    """Return where in the training loop a thread is, given its innermost frame; None outside of it.
 
     This reads the names of functions and files only. Reading the values of another thread's local
     variables would keep them alive.
@@ -85,6 +91,8 @@ def place_in_step(innermost: FrameType | None) -> ThreadPlace | None:
     function_inside: str | None = None  # the user's function in the frame before, else empty
     recomputes = logs = False
     innermost_loop: str | None = None
+    outside = False
+    hook: CodeType | None = None  # the user's outermost function
     for frame in frames_outwards(innermost):
         code = frame.f_code
         package = package_in(frame)
@@ -97,6 +105,7 @@ def place_in_step(innermost: FrameType | None) -> ThreadPlace | None:
         elif module_caller is None and package == USER and phase is None:
             module_caller = frame
         function_inside = code.co_name if package == USER else ""
+        hook = code if package == USER else hook
         if package == USER and phase is None and user_frame is None:
             user_frame = frame
         elif user_frame is None and phase is None and package != GPUPROF:
@@ -112,6 +121,9 @@ def place_in_step(innermost: FrameType | None) -> ThreadPlace | None:
         innermost_loop = innermost_loop or loop
         if loop in TRAINING_LOOP:
             break
+        if package in LIGHTNING_PACKAGES and _runs(frame, FIT_LOOP_FILE, FIT_LOOP):
+            outside = True
+            break
     else:
         # There is no training loop, so this can only be an evaluation outside a fit.
         if innermost_loop != EVALUATION_LOOP[0]:
@@ -119,7 +131,7 @@ def place_in_step(innermost: FrameType | None) -> ThreadPlace | None:
         phase = phase_inside if phase is Phase.VALIDATION else phase
     phase = phase or Phase.OTHER
     if user_frame is None:
-        return place_in_package(phase, frames_inside, frame)
+        return place_in_package(phase, frames_inside, frame)._replace(outside=outside)
     if phase is Phase.CALLBACKS and module_caller is not None and in_module_hook is not None:
         # A callback runs the model: the line to show is the callback's, not the model's.
         user_frame, frames_inside = module_caller, []
@@ -133,7 +145,21 @@ def place_in_step(innermost: FrameType | None) -> ThreadPlace | None:
         kind = "log"
     if kind == "log" and phase is not Phase.VALIDATION:
         phase = Phase.LOGGING  # as for the phase timer
-    return place._replace(phase=phase, kind=kind)
+    part = _part(phase, hook) if outside else None
+    return place._replace(phase=phase, kind=kind, outside=outside, part=part)
+
+
+def _part(phase: Phase, hook: CodeType | None) -> str | None:
+    """Return the name of a hook, or the class of the callback that it belongs to.
+
+    Before Python 3.11, the class is not known.
+    """
+    if hook is None:
+        return None
+    if phase is not Phase.CALLBACKS:
+        return hook.co_name
+    owner: str = getattr(hook, "co_qualname", "").rpartition(".")[0]
+    return owner.rpartition(".")[2] or None
 
 
 def place_in_user_code(
@@ -187,6 +213,7 @@ def line_counts(
             count=count,
             operation=place.operation,
             doubt=doubts[place],
+            part=place.part,
         )
         for place, count in samples.most_common()
         if place.file

@@ -6,12 +6,14 @@ from lightning_gpuprof.analysis.chance import MIN_BLOCKS
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.findings.overlap import UNEXPLAINED
 from lightning_gpuprof.findings.questions import Answer, State, first_to_look_at
+from lightning_gpuprof.findings.shares import each_time, lengthening, share_name
 from lightning_gpuprof.records.schema import UNTIMED_STEPS
 from lightning_gpuprof.report.document import Figure, Figures, Section, Text, Verdict
 from lightning_gpuprof.report.finding_cards import certainty, finding_card
 from lightning_gpuprof.report.run.limit import busy_figure, host_line, waiting_side
-from lightning_gpuprof.units import duration, percents, rate
+from lightning_gpuprof.units import duration, percent, percents, rate
 
 DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
 """What a session without training does, by its stage."""
@@ -28,6 +30,10 @@ UNMARKED = (
     "a moment."
 )
 FEW_SLOW_STEPS = "slow-steps-share"
+UNEXPLAINED_FRAC, USUAL_FRAC = 0.05, 0.2
+"""Shares of the run that must not be passed over: those that no finding explains, and all that are
+not work on batches."""
+MOST_SHARES = 2
 
 
 def session_line(run: RunResults) -> str:
@@ -117,14 +123,57 @@ def verdict(
         steps = "1 steady step is" if count == 1 else f"{count} steady steps are"
         return Verdict("too_short", "Verdict", TOO_SHORT, f"{steps} too few{again}")
     certain = _largest_certain(findings, run.step_ns)
+    if (rest := unexplained_verdict(run, findings)) is not None:
+        return rest
     if (side := waiting_side(run, findings)) is not None:
         return Verdict("limit", "Verdict", side[0], f"{side[1]}{certain}")
     look = first_to_look_at(answers)
     sentence = f"What was found is small, usual, or not certain to save time.{certain}"
     if look is not None:
         sentence += f" Where to look next: {look.next}."
+    sentence += _once(run)
     return Verdict(
         "nothing", "Verdict", f"Nothing here holds {doing or 'training'} back much", sentence
+    )
+
+
+def unexplained_verdict(run: RunResults, findings: Sequence[Finding]) -> Verdict | None:
+    """Return the verdict on a run of which much is not work on batches; None if little is.
+
+    Much is `UNEXPLAINED_FRAC` of the run in shares that no finding explains, or `USUAL_FRAC` in
+    all shares.
+    """
+    account, steps, shares = run.account, run.steps, lengthening(run)
+    if account is None or steps is None or run.start.stage != "fit":
+        return None
+    unexplained = [finding for finding in findings if finding.id == UNEXPLAINED]
+    unexplained_frac = sum(finding.evidence["run_frac"] for finding in unexplained)
+    frac = account.frac(sum(share.total_ns for share in shares))
+    if unexplained_frac < UNEXPLAINED_FRAC and frac < USUAL_FRAC:
+        return None
+    longest = "; ".join(
+        f"{share_name(share)} {percent(account.frac(share.total_ns))} "
+        f"({each_time(share, steps.ran)})"
+        for share in shares[:MOST_SHARES]
+    )
+    first = next(iter(unexplained), None)
+    advice = "How much of it can go is not certain." if first is None else first.advice
+    return Verdict(
+        "limit",
+        "Verdict",
+        f"{percent(frac)} of the run is not work on batches",
+        f"The longest: {longest}. {advice}",
+        finding=None if first is None else first.id,
+    )
+
+
+def _once(run: RunResults) -> str:
+    """Say how much of a short run was work that is done once; empty if that was little."""
+    account = run.account
+    if account is None or account.frac(account.once_ns) < USUAL_FRAC:
+        return ""
+    return (
+        f" {percent(account.frac(account.once_ns))} of this run was done once, at its start or end."
     )
 
 

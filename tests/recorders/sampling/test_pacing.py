@@ -161,3 +161,12 @@ def test_a_thread_that_goes_on_amid_the_walk_is_not_told_of(monkeypatch, later, 
         return "here"
 
     assert read_stack(7, where) == told
+
+
+def test_intervals_grow_with_the_time_since_the_call_where_that_is_asked_for():
+    times, notes = taken(60, Waits(), growth=0.5)
+    assert len(notes) == 60
+    # At most one and a half times the mean interval, which is half of the time so far.
+    apart = [after - before for before, after in pairwise([0.0, *times])]
+    ratios = [gap / before for gap, before in zip(apart[10:], times[9:], strict=False)]
+    assert all(0.24 < ratio < 0.76 for ratio in ratios)

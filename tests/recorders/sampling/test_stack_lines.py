@@ -21,7 +21,7 @@ from lightning_gpuprof.recorders.sampling.stack_lines import (
     attribute_sample,
     line_counts,
     line_of,
-    place_in_step,
+    place_in_loop,
 )
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.places import package_of
@@ -30,7 +30,7 @@ found = {}
 
 
 def look(name):
-    found[name] = place_in_step(sys._getframe(1))
+    found[name] = place_in_loop(sys._getframe(1))
 
 
 def test_outside_of_training_there_is_no_place():
@@ -91,7 +91,7 @@ class Model(BoringModel):
 
 class Name(str):
     def __contains__(self, part):
-        found["logs"] = place_in_step(sys._getframe(1))  # past this method, in self.log
+        found["logs"] = place_in_loop(sys._getframe(1))  # past this method, in self.log
         return super().__contains__(part)
 
 
@@ -102,7 +102,7 @@ class Lock:
     release = acquire
 
     def __enter__(self):
-        found["waits"] = place_in_step(sys._getframe(1))  # past this method, in `threading`
+        found["waits"] = place_in_loop(sys._getframe(1))  # past this method, in `threading`
 
     def __exit__(self, *_):
         pass
@@ -111,7 +111,7 @@ class Lock:
 class Frame:
     def __str__(self):
         frame = sys._getframe(2)  # past `default`, in the encoder
-        found["called"] = place_in_step(frame)
+        found["called"] = place_in_loop(frame)
         return ""
 
 
@@ -220,7 +220,7 @@ def stack(*calls):
 @pytest.mark.parametrize(("function", "kind"), [("training_step", "model"), ("blur", "python")])
 def test_the_step_of_a_librarys_module_is_the_model(function, kind):
     frame = stack(LOOP, ("/home/me/train.py", "training_step"), (LIBRARY, function))
-    assert (place_in_step(frame).file, place_in_step(frame).kind) == ("/home/me/train.py", kind)
+    assert (place_in_loop(frame).file, place_in_loop(frame).kind) == ("/home/me/train.py", kind)
 
 
 OWN = "/home/me/train.py", "forward"
@@ -244,7 +244,7 @@ PIPE = multiprocessing.connection.__file__, "poll", {"__name__": "multiprocessin
     ],
 )
 def test_what_a_library_computes_with_torch_is_the_models_and_pipes_are_to_workers(inner, kind):
-    at = place_in_step(stack(LOOP, OWN, *inner))
+    at = place_in_loop(stack(LOOP, OWN, *inner))
     assert (at.file, at.kind) == (OWN[0], kind)
     assert (at.callee == "multiprocessing.poll") == (kind == "workers")
 
@@ -255,7 +255,7 @@ def test_what_a_library_computes_with_torch_is_the_models_and_pipes_are_to_worke
 )
 def test_a_module_that_an_installed_package_wrote_is_that_packages(module, file):
     made = "/tmp/me_pyg/made.py", "propagate", {"__name__": module}
-    assert place_in_step(stack(LOOP, OWN, CALLS, made)).file == file
+    assert place_in_loop(stack(LOOP, OWN, CALLS, made)).file == file
 
 
 @pytest.mark.parametrize(
@@ -275,9 +275,9 @@ def test_in_a_validation_hooks_of_the_module_and_batches_are_validation(file, fu
         ("/home/me/train.py", "plot"),
         (LIBRARY, "draw"),
     )
-    at = place_in_step(stack(LOOP, evaluation, *called))
+    at = place_in_loop(stack(LOOP, evaluation, *called))
     assert (at.phase, at.function) == (phase, "plot")
-    assert place_in_step(stack(LOOP, *called)).phase is not Phase.VALIDATION
+    assert place_in_loop(stack(LOOP, *called)).phase is not Phase.VALIDATION
 
 
 def test_a_module_that_torch_compile_wrote_is_torchs(monkeypatch, tmp_path):
@@ -318,9 +318,9 @@ PREDICTION = f"{SITE}/lightning/pytorch/loops/prediction_loop.py"
 )
 def test_an_evaluation_outside_a_fit_has_phases_of_its_own(loop, file, function, phase):
     called = (f"{SITE}/lightning/{file}", function), ("/home/me/train.py", "work")
-    at = place_in_step(stack(MAIN, (loop, "run"), (loop, "_step"), *called))
+    at = place_in_loop(stack(MAIN, (loop, "run"), (loop, "_step"), *called))
     assert (at.phase, at.function) == (phase, "work")
-    assert place_in_step(stack(MAIN, (loop, "run"), (loop, "on_run_end"), *called)) is None
+    assert place_in_loop(stack(MAIN, (loop, "run"), (loop, "on_run_end"), *called)) is None
 
 
 def test_in_a_packages_dataset_its_function_is_named_and_the_nearest_line_of_the_program():
@@ -329,16 +329,16 @@ def test_in_a_packages_dataset_its_function_is_named_and_the_nearest_line_of_the
         PACKAGE,
         (f"{SITE}/PIL/Image.py", "open"),
     )
-    at = place_in_step(stack(MAIN, LOOP, FETCH, *inner))
+    at = place_in_loop(stack(MAIN, LOOP, FETCH, *inner))
     assert (at.phase, at.file, at.function) == (Phase.DATA_WAIT, MAIN[0], "torchvision.__getitem__")
     assert (at.callee, at.kind) == ("torchvision.__getitem__", "python")
     (line,) = line_counts(Counter([at]), Counter())
     assert line.in_package
     assert line.source == "# in torchvision.__getitem__"
     # Where nothing of the program is on the stack, as in a worker that was spawned.
-    assert place_in_step(stack(LOOP, FETCH, *inner)).file == PACKAGE[0]
+    assert place_in_loop(stack(LOOP, FETCH, *inner)).file == PACKAGE[0]
     # What torch and Lightning do between is theirs.
-    assert place_in_step(stack(MAIN, LOOP, FETCH, inner[0])).file == ""
+    assert place_in_loop(stack(MAIN, LOOP, FETCH, inner[0])).file == ""
 
 
 def work(rows, slow):
@@ -388,3 +388,41 @@ def test_a_sample_that_waited_for_a_core_is_doubted(spot):
     assert doubted
     (line,) = line_counts(Counter({at: 3}), Counter({at: 2}))
     assert (line.count, line.doubt) == (3, 2)
+
+
+class Plots(Callback):
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.draw()
+
+    def draw(self):
+        look("callback")
+
+
+class BetweenEpochs(BoringModel):
+    def train_dataloader(self):
+        look("loader")
+        return super().train_dataloader()
+
+    def on_train_epoch_end(self):
+        look("hook")
+
+    def training_step(self, batch, batch_idx):
+        look("step")
+        return super().training_step(batch, batch_idx)
+
+
+def test_between_epochs_a_place_has_the_hook_or_the_callbacks_class(tmp_path):
+    found.clear()
+    trainer = Trainer(
+        max_epochs=2, limit_train_batches=1, limit_val_batches=0, logger=False,
+        reload_dataloaders_every_n_epochs=1, callbacks=[Plots()], default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(BetweenEpochs())
+    places = {name: (at.phase, at.function, at.outside, at.part) for name, at in found.items()}
+    of_class = "Plots" if sys.version_info >= (3, 11) else None
+    assert places == {
+        "callback": (Phase.CALLBACKS, "draw", True, of_class),
+        "loader": (Phase.DATA_WAIT, "train_dataloader", True, "train_dataloader"),
+        "hook": (Phase.OTHER, "on_train_epoch_end", True, "on_train_epoch_end"),
+        "step": (Phase.FORWARD, "training_step", False, None),
+    }

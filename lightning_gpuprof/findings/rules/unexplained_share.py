@@ -1,0 +1,160 @@
+"""A share of the run that is no work on batches, and that no other finding explains.
+
+## Symptom
+The run takes noticeably longer than its steps: a hook makes the data again for each epoch, a
+profiler was left on, or something runs between epochs.
+
+## Why
+All wall time of a run belongs to work on batches or to something with a name. Where a named share
+is large, training stands still for it.
+
+## Fix
+```python
+def train_dataloader(self):  # before: read and parsed again for each epoch
+    return DataLoader(parse(self.path), batch_size=256)
+
+def setup(self, stage):  # after: once
+    self.rows = parse(self.path)
+
+def train_dataloader(self):
+    return DataLoader(self.rows, batch_size=256)
+```
+
+```python
+Trainer(profiler="simple")  # before
+Trainer()  # after
+```
+
+## How it is measured
+`share_ns` is the time per step of a hook, callback, logger, profiler or rest of a phase, on the
+host clock; `each_ns` is that of a single time, and `run_frac` the share of the wall time. The
+Trainer's own profiler is measured where it begins and ends the record of an action.
+
+## Limits
+Work that was done only once is not reported, since a longer run does it no more often. What every
+training loop has is reported only from 20% of the run on. A profiler also slows down what it
+records, by an unknown time, so that more than the reported time may be saved.
+"""
+
+from lightning_gpuprof.analysis.run.account import Account, Kind, Rhythm, Share
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC, exposed
+from lightning_gpuprof.findings.grade import CRITICAL_FRAC, FEWER
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
+from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.shares import PER, each_time, lengthening, share_name
+from lightning_gpuprof.units import percent
+
+MIN_FRAC = 0.03
+"""Shares of less of the run are left alone."""
+USUAL = {Kind.DATA_WAIT, Kind.LOGGER, Kind.LOOP, Kind.GARBAGE_COLLECTION}
+USUAL_FRAC = CRITICAL_FRAC
+"""Every loop fetches batches, logs, collects garbage and validates, and other rules judge most of
+that. It is reported here only if it takes this share of the run."""
+ADVICE = {
+    Kind.LOADER_HOOK: (
+        "{name} makes its data again, {count} times. Read and parse it once, in setup or "
+        "__init__, and only return a loader over it here. Or call it less often "
+        "(reload_dataloaders_every_n_epochs)."
+    ),
+    Kind.HOOK: "Is the work of {name} needed {per}? Do it less often, on less data, or cheaper.",
+    Kind.CALLBACK: "Is the work of {name} needed {per}? Do it less often, or leave {name} out.",
+    Kind.LOGGER: "Is it needed {per}? Log fewer values, or less often.",
+    Kind.PROFILER: (
+        "The Trainer has a profiler of its own, {name}, which records each action. Leave it out "
+        "unless you read its report. What it slows down within the actions comes on top."
+    ),
+    Kind.VALIDATION: "Is it needed this often? Validate less often (check_val_every_n_epoch).",
+    Kind.CHECKPOINT: "Is it needed this often? Save less often (every_n_epochs).",
+    Kind.GARBAGE_COLLECTION: (
+        "Python's collector looks at all objects {count} times: keep fewer of them, or call "
+        "gc.freeze() before training."
+    ),
+    Kind.DATA_WAIT: "Make batches with less work, larger ones, or in workers (num_workers).",
+    Kind.LOOP: "Steps are short for what each of them costs: train on larger batches.",
+}
+"""What to do, by whose time it is."""
+EPOCH_ADVICE = {
+    Kind.DATA_WAIT: (
+        "Epochs are short for what starting one costs: make them longer, keep the workers "
+        "(persistent_workers=True), and do less before the first sample."
+    ),
+    Kind.LOOP: "Epochs are short for what each of them costs: make them longer.",
+}
+CHANGES = {
+    Kind.PROFILER: "Trainer(...)  # without profiler=",
+    Kind.LOADER_HOOK: (
+        "def setup(self, stage):\n"
+        "    self.data = ...  # what {name} reads and parses\n\n"
+        "def {name}(self):\n"
+        "    return DataLoader(self.data, ...)"
+    ),
+}
+SAVED_FRAC = {
+    Kind.LOADER_HOOK: (1 - 1 / FEWER, 1 + AROUND_FRAC),
+    Kind.PROFILER: (1.0, 1.0),
+    Kind.HOOK: (0.0, 1 - 1 / FEWER),
+    Kind.CALLBACK: (0.0, 1 - 1 / FEWER),
+}
+"""The least and the most that the change saves; other shares may have to stay as they are."""
+WHEN = {
+    Rhythm.STEP: When.IN_STEPS,
+    Rhythm.EPOCH: When.BETWEEN,
+    Rhythm.VALIDATION: When.ALSO_BETWEEN,
+    Rhythm.CHECKPOINT: When.ALSO_BETWEEN,
+}
+EFFORT = Effort(Horizon.QUICK, "the hook or setting that is named", "its output comes less often")
+
+
+@rule(id="unexplained-share", needs=("training", "steps"), effort=EFFORT)
+def judge(run: RunResults) -> tuple[Finding, ...]:
+    """Return a finding for each share that takes much of the run; `overlap.py` has the rest."""
+    account = run.account
+    if account is None:
+        return ()
+    return tuple(
+        _finding(run, account, share)
+        for share in lengthening(run)
+        if account.frac(share.total_ns) >= _least_frac(share)
+    )
+
+
+def _least_frac(share: Share) -> float:
+    is_judged = share.rhythm in (Rhythm.VALIDATION, Rhythm.CHECKPOINT) and share.name is None
+    is_usual = share.rhythm is Rhythm.STEP and share.kind in USUAL
+    return USUAL_FRAC if is_judged or is_usual else MIN_FRAC
+
+
+def _finding(run: RunResults, account: Account, share: Share) -> Finding:
+    ran, name = measured(run.steps).ran, share_name(share)
+    cost_ns = share.total_ns // ran
+    in_steps = share.rhythm is Rhythm.STEP
+    least, most = SAVED_FRAC.get(share.kind, (0.0, 1.0))
+    if run.on_gpu:
+        least = 0.0  # the device may be working meanwhile
+    low_ns = high_ns = cost_ns
+    if in_steps:
+        lost = exposed(run, share.phase, cost_ns)
+        low_ns, high_ns = min(cost_ns, lost.low_ns), min(cost_ns, lost.high_ns)
+    advice = ADVICE[share.kind]
+    if share.rhythm is Rhythm.EPOCH:
+        advice = EPOCH_ADVICE.get(share.kind, advice)
+    change = CHANGES.get(share.kind)
+    sure = least > 0
+    return Finding(
+        title=f"{name} takes {each_time(share, ran)} "
+        f"({percent(account.frac(share.total_ns))} of the run)",
+        advice=advice.format(name=name, count=share.count, per=PER[share.rhythm]),
+        evidence={
+            "share_ns": cost_ns,
+            "each_ns": share.each_ns,
+            "times_count": share.count,
+            "run_frac": account.frac(share.total_ns),
+        },
+        saving_ns=Range(round(least * low_ns), round(most * high_ns)),
+        cause_ns=Range(cost_ns, round(cost_ns * (1 + share.error_frac))),
+        confidence=0.9 if sure else 0.5,
+        places=(Place(phase=share.phase.value, name=share.name),),
+        when=WHEN[share.rhythm],
+        change=change and change.format(name=name),
+    )
