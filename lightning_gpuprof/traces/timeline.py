@@ -178,11 +178,18 @@ def of_category(table: HostEvents | DeviceEvents, *names: str) -> Mask:
 
 @dataclass(frozen=True)
 class Thread:
-    """A host thread as the file names it."""
+    """A host thread as the file names it; `rank` is set in a file that joins several ranks."""
 
     pid: int | str
     tid: int | str
     name: str | None = None
+    rank: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name or number, with its rank."""
+        name = self.name or f"thread {self.tid}"
+        return f"{self.rank} {name}" if self.rank else name
 
 
 @dataclass(frozen=True)

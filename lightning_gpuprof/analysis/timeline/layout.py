@@ -121,7 +121,7 @@ def _host_layer(timeline: Timeline, kind: str, keep: Mask, kinds: Int64) -> Iter
     threads = [timeline.threads[used[i]] for i in np.argsort(place, kind="stable")]
     yield Layer(
         kind,
-        tuple(thread.name or f"thread {thread.tid}" for thread in threads),
+        tuple(thread.label for thread in threads),
         group,
         _depths(host.start_ns[rows], host.dur_ns[rows], group),
         host.start_ns[rows],
@@ -134,6 +134,12 @@ def _host_layer(timeline: Timeline, kind: str, keep: Mask, kinds: Int64) -> Iter
     )
 
 
+def _device_label(timeline: Timeline, number: int) -> str:
+    """Return a device's number, with its rank in a file that joins several ranks."""
+    ranks = {device.id: device.rank for device in timeline.devices}
+    return f"{ranks[number]} device {number}" if ranks.get(number) else f"device {number}"
+
+
 def _device_layer(timeline: Timeline) -> Iterator[Layer]:
     device = timeline.device
     if not len(device):
@@ -144,7 +150,10 @@ def _device_layer(timeline: Timeline) -> Iterator[Layer]:
     rows = np.arange(len(device), dtype=np.int64)
     yield Layer(
         "stream",
-        tuple(f"device {d} stream {s}" if several else f"stream {s}" for d, s in used.T.tolist()),
+        tuple(
+            f"{_device_label(timeline, d)} stream {s}" if several else f"stream {s}"
+            for d, s in used.T.tolist()
+        ),
         group.reshape(-1),
         _depths(device.start_ns, device.dur_ns, group.reshape(-1)),
         device.start_ns,
@@ -166,7 +175,11 @@ def _idle_layer(trace: LinkedTrace) -> Iterator[Layer]:
         zeros = np.zeros(len(gaps.spans), dtype=np.int64)
         yield Layer(
             "idle",
-            (f"device {device.device} idle" if len(spans) > 1 else "device idle",),
+            (
+                f"{_device_label(timeline, device.device)} idle"
+                if len(spans) > 1
+                else "device idle",
+            ),
             zeros,
             zeros,
             gaps.spans.start,

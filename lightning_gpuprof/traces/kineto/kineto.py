@@ -133,7 +133,7 @@ def _timeline(
     if passed_over:
         warnings.append(sentence(passed_over))
     threads, places = collector.threads.table(collector.thread_names), collector.places.table()
-    host, device, flows, devices = separated(threads, places, host, device, flows)
+    host, device, flows, devices, threads = separated(threads, places, host, device, flows)
     tables: list[timeline.Table] = [t for t in (host, device, memory, flows) if len(t)]
     negative = 0
     for table in tables:

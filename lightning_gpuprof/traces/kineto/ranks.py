@@ -75,6 +75,7 @@ class Separated(NamedTuple):
     device: DeviceEvents
     flows: Flows
     devices: dict[int, RankDevice]
+    threads: list[Thread]
 
 
 def separated(
@@ -89,7 +90,7 @@ def separated(
     Raises:
         TraceError: The file joins several ranks, and nothing says whose the devices are.
     """
-    ranks = find_ranks(threads, places, host)
+    ranks, threads = find_ranks(threads, places, host), list(threads)
     number = np.array([place.device for place in places], dtype=np.int64).astype(np.int32)
     devices = {own: RankDevice(own) for own in number.tolist()}
     if ranks is not None:
@@ -102,7 +103,11 @@ def separated(
         flows = replace(flows, id=_apart(flows.id, ranks.of_thread[flows.thread]))
         launched = _apart(device.correlation, ranks.of_place[device.device])
         device = replace(device, correlation=launched)
-    return Separated(host, replace(device, device=number[device.device]), flows, devices)
+        threads = [
+            replace(thread, rank=ranks.labels[rank] or None)
+            for thread, rank in zip(threads, ranks.of_thread, strict=True)
+        ]
+    return Separated(host, replace(device, device=number[device.device]), flows, devices, threads)
 
 
 def label_of(pid: _Id) -> str | None:

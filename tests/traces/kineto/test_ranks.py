@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from analyzed import analyzed_values
 
+from lightning_gpuprof.analysis.timeline.layout import lay_out
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.findings.trace_findings import judge_trace
@@ -128,3 +129,9 @@ def test_findings_are_per_step_of_the_first_rank():
     run, judged = judge_trace(analyze_file(MERGED))
     assert (run.steps.count, run.step_ns) == (3, 4 * MS)
     assert judged.findings[0].cause_ns.high == 3 * MS
+
+
+def test_threads_and_streams_of_the_timeline_carry_their_rank():
+    labels = [group.label for group in lay_out(open_timeline(MERGED)).groups]
+    assert labels.count("TP02 thread 7") == 2  # annotations, and operators with their calls
+    assert "TP02 device 2 stream 7" in labels
