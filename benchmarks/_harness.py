@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from lightning_gpuprof.report.document import Document, FindingCard, decode
+from lightning_gpuprof.report.document import Document, FindingCard, Verdict, decode
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("torch", "lightning", "lightning-gpuprof", "tensorboard", "numpy", "isal")
@@ -190,8 +190,14 @@ def report(run: Path | str) -> Document:
 
 
 def findings_of(document: Document) -> list[dict[str, Any]]:
-    """Return the findings of a document as results keep them; 0 to 0 ns where none is claimed."""
-    return [_finding(card) for card in document.findings]
+    """Return the findings of a document as results keep them; 0 to 0 ns where none is claimed.
+
+    They come as they are read: the change that the verdict proposes, then the others in order,
+    which is by saving. A finding of severity info may be listed above the one that is proposed.
+    """
+    verdicts = {verdict.finding for verdict in document.parts(Verdict)}
+    cards = sorted(document.findings, key=lambda card: card.id not in verdicts)
+    return [_finding(card) for card in cards]
 
 
 def _finding(card: FindingCard) -> dict[str, Any]:

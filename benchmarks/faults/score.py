@@ -10,7 +10,7 @@ from _harness import Spread, error_summary
 from cause import Cause
 
 Said = Sequence[Mapping[str, Any]]
-"""The findings of `report --json`, ranked."""
+"""The findings of `report --json`: the one that is proposed first, then the others by saving."""
 NEAR_FRAC = 0.25
 """How far the middle of a prediction may lie from the measured saving to count as near."""
 DERIVED = ("first", "inside", "middle_error_frac", "told", "near", "step_error_frac")

@@ -9,20 +9,19 @@ CRITICAL_FRAC = 0.20
 """The share that XProf calls highly input-bound (`op_stats_to_input_pipeline_analysis.cc`)."""
 
 
-def grade(saving_ns: Range, step_ns: int, *, cost_ns: float = 0) -> Severity:
+def grade(saving_ns: Range, step_ns: int) -> Severity:
     """Grade a finding by the middle of its saving, as a share of the step.
 
-    A finding is critical only if its saving is surely more than nothing. With such a saving, a cost
-    of `WARNING_FRAC` of the step is a warning, even if little of it is saved.
+    What the cause costs does not count, only what is saved. A finding is critical only if its
+    saving is surely more than nothing.
 
     >>> grade(Range(low=0, high=80), step_ns=100).value
     'warning'
     """
-    frac, saves_surely = saving_ns.middle / max(1, step_ns), saving_ns.low > 0
-    if frac >= CRITICAL_FRAC and saves_surely:
+    frac = saving_ns.middle / max(1, step_ns)
+    if frac >= CRITICAL_FRAC and saving_ns.low > 0:
         return Severity.CRITICAL
-    costs_much = saves_surely and cost_ns >= WARNING_FRAC * step_ns
-    return Severity.WARNING if frac >= WARNING_FRAC or costs_much else Severity.INFO
+    return Severity.WARNING if frac >= WARNING_FRAC else Severity.INFO
 
 
 FEWER = 5

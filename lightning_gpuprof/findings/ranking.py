@@ -8,17 +8,18 @@ from lightning_gpuprof.findings.overlap import GENERAL, same_line
 from lightning_gpuprof.records.trials import FASTER, Trial, Trials
 
 LAST = "costly-line"
-"""This finding comes after all others: it knows no reason."""
+"""This finding comes after all others that claim no time: it knows no reason."""
 MOST = 0.5
 """A finding is a reason for another if it may account for this share of the other's saving."""
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings in the order in which to make their changes.
+    """Return findings in the order in which every surface lists them.
 
-    The order is by `Range.counted_on` times the rule's confidence (docs/adr/0030), with `info`
-    after the rest. A finding that only knows that the host is busy at a line comes right after the
-    finding that knows a reason for most of it.
+    The order is by the saving that can be counted on, whatever the severity: `Range.counted_on`
+    times the rule's confidence (docs/adr/0030). Findings that claim no time come after those that
+    do. A finding that only knows that the host is busy at a line comes right after the finding that
+    knows a reason for most of it.
     """
     ordered = sorted(findings, key=_rank)
     for general in [finding for finding in ordered if finding.id in GENERAL]:
@@ -37,10 +38,15 @@ def _is_reason(reason: Finding, general: Finding) -> bool:
     return reason.saving_ns.high >= MOST * general.saving_ns.middle
 
 
-def _rank(finding: Finding) -> tuple[bool, bool, float, float]:
+def proposed(findings: Sequence[Finding]) -> Finding | None:
+    """Return the finding whose change is proposed first; None if none is worth a change."""
+    return next((finding for finding in findings if finding.worth_a_change), None)
+
+
+def _rank(finding: Finding) -> tuple[float, bool, bool, float]:
     counted_on = finding.saving_ns.counted_on * finding.confidence
     is_last, is_info = finding.id == LAST, finding.severity is Severity.INFO
-    return (is_last, is_info, -counted_on, -finding.confidence)
+    return (-counted_on, is_last, is_info, -finding.confidence)
 
 
 def with_trials(findings: Sequence[Finding], trials: Trials | None) -> list[Finding]:

@@ -22,6 +22,7 @@ from lightning_gpuprof.report.document import (
 )
 from lightning_gpuprof.report.finding_cards import finding_card
 from lightning_gpuprof.report.run.answer import headline_section
+from lightning_gpuprof.report.run.changes import BY_SAVING
 from lightning_gpuprof.report.trace.answer import answer_sections
 from lightning_gpuprof.report.trace.device import (
     copy_sections,
@@ -96,7 +97,7 @@ def _sections(
     yield from warning_sections(analysis)
     if findings:
         cards = tuple(finding_card(finding, run) for finding in findings)
-        note = "by the saving to count on; info comes last" if len(cards) > 1 else None
+        note = BY_SAVING if len(cards) > 1 else None
         yield Section("findings", "What holds it back", "first", cards, note=note)
     yield from time_sections(analysis)
     yield from _devices(analysis)

@@ -1,13 +1,46 @@
 from rule_cases import made
 
 from lightning_gpuprof.findings.model import Place, Severity
-from lightning_gpuprof.findings.ranking import ranked
+from lightning_gpuprof.findings.ranking import proposed, ranked
 
 LINE = Place(file="train.py", line=31)
 
 
 def order(*findings):
     return [finding.id for finding in ranked(findings)]
+
+
+def test_the_largest_saving_that_can_be_counted_on_comes_first_whatever_its_severity():
+    info = made("slow-logging", 420, 650, severity=Severity.INFO)
+    warning = made("host-sync", 40, 240)
+    critical = made("recompilation", 900, 1_100, severity=Severity.CRITICAL)
+    unsure = made("data-wait", 0, 1_000, confidence=0.5, severity=Severity.INFO)
+    assert order(warning, unsure, info, critical) == [
+        "recompilation",
+        "slow-logging",
+        "data-wait",
+        "host-sync",
+    ]
+
+
+def test_findings_that_claim_no_time_come_last_and_the_costly_line_after_them():
+    timed = made("slow-logging", 1, 2, severity=Severity.INFO)
+    line = made("costly-line", 0, 0, severity=Severity.INFO)
+    full = made("vram-pressure", 0, 0, confidence=0.5)
+    fact = made("unused-vram", 0, 0, severity=Severity.INFO)
+    assert order(line, fact, full, timed) == [
+        "slow-logging",
+        "vram-pressure",
+        "unused-vram",
+        "costly-line",
+    ]
+
+
+def test_the_first_that_is_worth_a_change_is_proposed():
+    info = made("slow-logging", 420, 650, severity=Severity.INFO)
+    warning = made("host-sync", 40, 240)
+    assert proposed(ranked([warning, info])) is warning
+    assert proposed([info]) is None
 
 
 MANY = made("host-bound", 60, 100, places=(LINE,))

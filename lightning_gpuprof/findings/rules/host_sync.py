@@ -32,7 +32,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.syncs import CHEAPER
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, rule
 from lightning_gpuprof.records.device_marks import StepState
@@ -180,7 +179,6 @@ def _finding(
         owner = f" ({first.name})" if first.name else ""
         begin = f"Begin with {first.file}:{first.line}, `{first.source}`{owner}. "
     return Finding(
-        severity=grade(saving, run.step_ns or 1, cost_ns=cost_ns),
         title=title,
         advice=begin + (GENERAL if run.trains else INFERENCE),
         evidence=evidence,

@@ -24,9 +24,10 @@ on average and what it costs by now. `steps_left_count` says when the device or,
 machine's or container's memory is full at this pace.
 
 ## Limits
-The rule is silent below a kilobyte per step. What the Trainer keeps in `predict` is reported by
-`kept-predictions`, what a metric keeps by `growing-metric`, and the memory of the loader's workers
-by `worker-memory`.
+The rule is silent below a kilobyte per step. If memory was not measured for long enough, a phase
+that gets slower is `info`, unless a line in it is known that appends to a collection. What the
+Trainer keeps in `predict` is reported by `kept-predictions`, what a metric keeps by
+`growing-metric`, and the memory of the loader's workers by `worker-memory`.
 """
 
 import re
@@ -90,10 +91,10 @@ def judge(run: RunResults) -> Finding | None:
 def _finding(
     run: RunResults, memory: MemoryGrowth | None, cost: GrowthCost, line: LineCount | None
 ) -> Finding:
-    severity = Severity.INFO
+    is_known = memory is not None or line is not None
+    severity = grade(cost.saving, measured(run.step_ns)) if is_known else Severity.INFO
     evidence = cost.evidence
     if memory is not None:
-        severity = grade(cost.saving, measured(run.step_ns), cost_ns=cost.cost_ns)
         if memory.bytes_per_step >= WARN_BYTES_PER_STEP and severity is Severity.INFO:
             severity = Severity.WARNING
         evidence["growth_per_step_bytes"] = round(memory.bytes_per_step)
@@ -112,7 +113,7 @@ def _finding(
         evidence=evidence,
         saving_ns=cost.saving,
         cause_ns=cost.saving,
-        confidence=0.8 if memory else 0.3,
+        confidence=0.8 if memory else 0.7 if line else 0.3,
         places=(
             *([Place.at(line, phase=line.phase)] if line else []),
             *(Place(phase=phase.value) for phase in cost.phases),

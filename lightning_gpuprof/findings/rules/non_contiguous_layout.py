@@ -28,7 +28,6 @@ On a GPU, torch itself makes two copies for each GroupNorm; they do not count.
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import around, faster_kernels
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -77,7 +76,6 @@ def judge(run: RunResults) -> Finding | None:
         return None
     kernels = tuple(Place(kernel=row.name) for row in around_convolutions[:MOST])
     return Finding(
-        severity=grade(saving, step_ns, cost_ns=cost_ns),
         title=f"{interval_text(cause.low, cause.high)} of each step (up to "
         f"{percent(cause.high / step_ns)}) only change layouts",
         advice=CHANNELS_LAST_ADVICE if kernels else ADVICE,

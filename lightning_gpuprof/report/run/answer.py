@@ -8,6 +8,7 @@ from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.findings.overlap import UNEXPLAINED
 from lightning_gpuprof.findings.questions import Answer, State, first_to_look_at
+from lightning_gpuprof.findings.ranking import proposed
 from lightning_gpuprof.findings.shares import each_time, lengthening, share_name
 from lightning_gpuprof.records.schema import UNTIMED_STEPS
 from lightning_gpuprof.report.document import Figure, Figures, Section, Text, Verdict
@@ -53,11 +54,8 @@ def first_finding(run: RunResults, findings: Sequence[Finding]) -> Finding | Non
 
     If there are only warm-up steps, none is, because later steps may differ.
     """
-    first = next(iter(findings), None)
     warm_up = run.steps is not None and run.steps.basis == "all"
-    if first is None or warm_up or not run.step_ns or not first.worth_a_change:
-        return None
-    return first
+    return None if warm_up or not run.step_ns else proposed(findings)
 
 
 def headline_section(run: RunResults, answers: Sequence[Answer]) -> Section | None:

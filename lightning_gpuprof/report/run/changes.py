@@ -26,6 +26,8 @@ ANSWERS: dict[State, RowState] = {
     State.LOOK: "look",
     State.NOT_MEASURED: "not_measured",
 }
+BY_SAVING = "the largest saving that can be counted on first"
+"""The order of findings, as `findings/ranking.py` decides it for every surface."""
 ORDER = (State.LOOK, State.OK, State.NOT_MEASURED)
 
 
@@ -35,11 +37,7 @@ def findings_section(run: RunResults, findings: Sequence[Finding]) -> Section:
         silence = Text(("No rule fired on what was measured.",))
         return Section("findings", "What holds it back", "first", (silence,))
     cards = tuple(finding_card(finding, run) for finding in findings)
-    note = (
-        "the largest saving that can be counted on first; info comes last"
-        if len(cards) > 1
-        else None
-    )
+    note = BY_SAVING if len(cards) > 1 else None
     return Section("findings", "What holds it back", "first", cards, note=note)
 
 

@@ -7,6 +7,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace_tables import DeviceSplit, TraceAnalysis
 from lightning_gpuprof.findings.in_use import faster
 from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.findings.ranking import proposed
 from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, StepState, gpu_line
 from lightning_gpuprof.report.document import Section, Text, Verdict
 from lightning_gpuprof.report.run.answer import change_verdict
@@ -47,7 +48,7 @@ def answer_sections(
     if not findings or analysis.gpu is None or analysis.doubts:
         return (Section("verdict", "", "first", (_limit(analysis),)),)
     limit = Text((f"{_busy_line(analysis.gpu, analysis)}.",), "strong")
-    first = change_verdict(findings[0], run)
+    first = change_verdict(proposed(findings) or findings[0], run)
     return Section("limit", "", "first", (limit,)), Section("verdict", "", "first", (first,))
 
 
