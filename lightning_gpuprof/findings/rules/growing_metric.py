@@ -78,7 +78,7 @@ def judge(run: RunResults) -> Finding | None:
     saving = max(cost.saving, _spent(run, lines), key=lambda saved: saved.high)
     if not explains and metric.num_bytes < MIN_BYTES and not saving.high:
         return None
-    severity = grade(saving, measured(run.step_ns), cost_ns=cost.cost_ns)
+    severity = grade(saving, measured(run.step_ns))
     if severity is Severity.INFO and per_step_bytes >= WARN_BYTES_PER_STEP:
         severity = Severity.WARNING
     advice = (RESET if never_reset else BOUNDED).format(name=metric.name)

@@ -8,6 +8,7 @@ rank costs above the others, and surely so (`chance.py`), is its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,10 +43,14 @@ class Lateness:
     usual_ns: float
     sure_ns: float
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether these ranks are late by more than chance."""
-        return 0 < SURE_PART * (self.late_ns - self.usual_ns) <= self.sure_ns
+    def sure_with(self, causes: Mapping[Phase, "Cause"]) -> float | None:
+        """Return what of the delay is sure; None if these ranks may be late by chance.
+
+        A phase that surely takes longer on them explains a delay on a machine whose noise hides it.
+        """
+        delay_ns = self.late_ns - self.usual_ns
+        sure_ns = max(self.sure_ns, *(min(cause.sure_ns, delay_ns) for cause in causes.values()), 0)
+        return sure_ns if 0 < SURE_PART * delay_ns <= sure_ns else None
 
 
 def lateness(waits: Waits, work: Table) -> Lateness:
@@ -131,9 +136,16 @@ def excess_of_last(by_phase: Mapping[Phase, Table], waits: Waits) -> dict[Phase,
     return excess
 
 
+class Cause(NamedTuple):
+    """By how much a phase takes longer on late ranks, as a mean per step, and how much is sure."""
+
+    more_ns: float
+    sure_ns: float
+
+
 def causes_of(
     rows: Sequence[int], excess: Mapping[Phase, Floats], waits: Waits
-) -> dict[Phase, int]:
+) -> dict[Phase, Cause]:
     """Return the phases that surely take longer where these ranks are last, the longest first.
 
     As much longer as phases take where another rank is last is usual, and left out.
@@ -144,20 +156,17 @@ def causes_of(
     longer = np.array([values * weights for values in excess.values()])
     sure, means = sure_means(longer), longer.mean(axis=1)
     causes = {
-        phase: round(float(mean))
+        phase: Cause(float(mean), float(least))
         for phase, mean, least in zip(excess, means, sure, strict=True)
         if least > 0
     }
-    return _longest_first(causes)
+    return dict(sorted(causes.items(), key=lambda item: -item[1].more_ns))
 
 
 def mean_excess(excess: Mapping[Phase, Floats]) -> dict[Phase, int]:
     """Return by how much phases take longer on whichever rank is last, the longest first."""
-    return _longest_first({phase: round(float(ns.mean())) for phase, ns in excess.items()})
-
-
-def _longest_first(causes: Mapping[Phase, int]) -> dict[Phase, int]:
-    return dict(sorted(causes.items(), key=lambda item: -item[1]))
+    means = {phase: round(float(ns.mean())) for phase, ns in excess.items()}
+    return dict(sorted(means.items(), key=lambda item: -item[1]))
 
 
 def unequal_phases(by_phase: Mapping[Phase, Table]) -> tuple[Phase, ...]:

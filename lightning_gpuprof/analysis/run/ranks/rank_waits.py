@@ -150,7 +150,9 @@ class _Compared:
         whole = waits.sum(axis=0)
         last_frac = np.bincount(whole.argmin(axis=0), minlength=len(whole)) / whole.shape[1]
         excess = excess_of_last(work, waits)
-        causes = causes_of(late.rows, excess, waits)
+        sure_causes = causes_of(late.rows, excess, waits)
+        causes = {phase: round(cause.more_ns) for phase, cause in sure_causes.items()}
+        sure_ns = late.sure_with(sure_causes)
         exchange = self.steps.table(self._exchanges).min(axis=0).mean()
         first = self.steps.sessions[late.rows[0]]
         other = next(
@@ -164,7 +166,7 @@ class _Compared:
             late=tuple(self._order[row] for row in late.rows),
             late_ns=round(late.late_ns),
             usual_ns=round(late.usual_ns),
-            sure_ns=round(late.sure_ns) if late.is_sure else None,
+            sure_ns=None if sure_ns is None else round(sure_ns),
             mean_wait_ns=round(float(whole.mean())),
             causes=causes,
             turns=mean_excess(excess),
