@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("files", nargs="+", metavar="FILE", help="trace files; their format is detected")
     add("--json", action="store_true", help="print the document of docs/json.md")
     part = parser.add_mutually_exclusive_group()
-    part.add_argument("--step", type=int, metavar="N", help="analyse only ProfilerStep#N")
+    part.add_argument(
+        "--step", type=int, metavar="N", help="analyse only ProfilerStep#N, or in inference call N"
+    )
     steady = "analyse all steps but the first of the trace"
     part.add_argument("--steady", action="store_true", help=steady)
     add(

@@ -9,6 +9,7 @@ import numpy as np
 from lightning_gpuprof.analysis.trace.grouping import distinct
 from lightning_gpuprof.analysis.trace.linked_trace import Launches, LinkedTrace, link
 from lightning_gpuprof.analysis.trace.step_marks import (
+    is_step,
     marks_of,
     processes,
     step_events,
@@ -24,6 +25,9 @@ from lightning_gpuprof.analysis.trace_tables import StepRow, TimeSplit, TraceWin
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.timeline import Timeline, select
+
+MOST_NAMES = 20
+"""The most steps that a message names."""
 
 
 def trace_steps(
@@ -60,14 +64,16 @@ def trace_steps(
 
 
 def step_window(timeline: Timeline, number: int) -> TraceWindow:
-    """Return the borders of `ProfilerStep#number`."""
+    """Return the borders of `ProfilerStep#number`, or of the call of the model with this number."""
     steps = step_events(timeline)
     names = [timeline.names[name] for name in steps.name.tolist()]
+    by_profiler = any(map(is_step, names))
     for index, name in enumerate(names):
-        if name.endswith(f"#{number}"):
+        if name.endswith(f"#{number}") if by_profiler else index == number:
             return TraceWindow(name, int(steps.start_ns[index]), int(steps.end_ns[index]))
-    known = ", ".join(names) or "none, since no profiler step was marked"
-    raise TraceError(f"The trace has no step {number}. Its steps are: {known}.")
+    known = ", ".join(names[:MOST_NAMES]) or "none, since no profiler step was marked"
+    more = f", and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    raise TraceError(f"The trace has no step {number}. Its steps are: {known}{more}.")
 
 
 def steady_window(timeline: Timeline) -> TraceWindow:

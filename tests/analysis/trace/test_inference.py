@@ -6,6 +6,7 @@ import pytest
 
 from lightning_gpuprof.analysis.trace.step_marks import model_call
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
+from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.report.build_trace import trace_document
 from lightning_gpuprof.report.document import encode
 
@@ -111,3 +112,12 @@ def test_calls_of_one_kind_have_one_name():
     assert model_call("decode[bs=1]") == model_call("prefill[bs=2 tok=9]")
     assert model_call("step[DECODE bs=1]") == model_call("step[EXTEND bs=1 toks=9]")
     assert model_call("forward") != model_call("sample")
+
+
+def test_a_call_of_the_model_can_be_chosen_by_its_number(served):
+    path = served(SGLANG)
+    analysis = analyze_file(path, step=0)
+    assert analysis.window.name == "step[EXTEND bs=1 toks=512]"
+    assert analysis.gpu.busy_ns == 40 * 4_000
+    with pytest.raises(TraceError, match=r"no step 12\. Its steps are: step\[EXTEND"):
+        analyze_file(path, step=12)
