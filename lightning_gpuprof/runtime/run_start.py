@@ -161,7 +161,22 @@ def _trainer(trainer: Any) -> dict[str, Any]:
     facts["loggers"] = [type(logger).__name__ for logger in trainer.loggers]
     facts["profiler"] = type(users_profiler(trainer)).__name__
     facts["detect_anomaly"] = detects_anomaly(trainer)
+    facts["call_hooks"] = attempt(call_hooks, [])
     return facts
+
+
+def call_hooks() -> list[str]:
+    """Return the names of what Python calls at every call of a function, such as `Profile`.
+
+    These are profilers such as cProfile, debuggers, and tools that measure coverage.
+    """
+    hooks = (sys.getprofile(), sys.gettrace())
+    names = [type(hook).__name__ for hook in hooks if hook is not None]
+    monitoring = getattr(sys, "monitoring", None)
+    if monitoring is not None:  # Python 3.12
+        numbers = (monitoring.PROFILER_ID, monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID)
+        names += [name for number in numbers if (name := monitoring.get_tool(number)) is not None]
+    return names
 
 
 def _model(trainer: Trainer) -> dict[str, Any]:

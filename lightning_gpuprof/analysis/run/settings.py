@@ -47,6 +47,7 @@ class Settings:
         num_devices: The number of devices, and therefore of ranks, on a machine.
         loggers: The classes of the loggers.
         profiler: The class of `trainer.profiler`, which may do nothing.
+        call_hooks: What Python calls at every call of a function, such as cProfile's `Profile`.
         children: The names of the model's first parts with weights.
         parameter_bytes: The size of all parameters.
         dtypes: The number of parameter tensors by type, such as "float32".
@@ -63,6 +64,7 @@ class Settings:
     num_devices: int | None = None
     loggers: tuple[str, ...] = ()
     profiler: str | None = None
+    call_hooks: tuple[str, ...] = ()
     detect_anomaly: bool = False
     children: tuple[str, ...] = ()
     parameter_bytes: int = 0
@@ -88,6 +90,7 @@ def settings_of(start: RunStart) -> Settings:
         num_devices=_value(trainer, "num_devices", int),
         loggers=_names(trainer, "loggers"),
         profiler=_value(trainer, "profiler", str),
+        call_hooks=_names(trainer, "call_hooks"),
         detect_anomaly=bool(trainer.get("detect_anomaly")),
         children=_names(model, "children"),
         parameter_bytes=_value(model, "parameter_bytes", int) or 0,

@@ -72,6 +72,16 @@ def test_a_profiler_that_was_left_on_is_to_be_left_out(analyze):
     assert finding.saving_ns.low == 1_600_000
 
 
+def test_a_profiler_that_python_calls_at_every_call_slows_the_whole_step_down(evaluate):
+    trainer = {"profiler": "AdvancedProfiler", "call_hooks": ["Profile"]}
+    (finding,) = evaluate(
+        {**WORK, "callbacks": 2 * MS}, parts={"callbacks/AdvancedProfiler": 2 * MS}, trainer=trainer
+    )
+    # Its own 2 ms, and half of the other 10 ms.
+    assert span(finding) == (1_600_000, 7_000_000)
+    assert finding.advice.endswith("which slows the whole step down.")
+
+
 @pytest.mark.parametrize(
     "records",
     [
