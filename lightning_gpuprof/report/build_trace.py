@@ -61,11 +61,12 @@ def trace_document(analysis: TraceAnalysis, *, first_rows: int = FIRST_ROWS) -> 
     """
     run, judged = judge_trace(analysis)
     window = f", {analysis.window.name}" if analysis.window is not None else ""
+    written = f"a Chrome trace of {analysis.tool}" if analysis.tool else analysis.source
     facts = {"source": analysis.source, "analysis_version": analysis.analysis_version}
     subject = Subject(
         kind="trace",
         name=os.path.basename(analysis.file),
-        line=f"{analysis.source}{window}",
+        line=f"{written}{window}",
         path=analysis.file or None,
         facts=facts,
     )

@@ -160,8 +160,7 @@ def _ns(us: float) -> int:
 def sentence(rows: Sequence[PassedOver]) -> str:
     """Return how many events were passed over, and how much time they take together."""
     parts = [f"{_counted(row.count)} of `{row.kind}` ({duration(row.total_ns)})" for row in rows]
-    kinds = ", ".join(parts)
-    return f"{kinds} are of kinds not known here and are left out."
+    return f"Left out, because their kinds are not known here: {', '.join(parts)}."
 
 
 def _counted(count: int) -> str:

@@ -85,9 +85,8 @@ def test_work_of_unknown_kinds_beside_operators_is_no_trace_without_a_gpu(write_
     said = verdict(path)
     assert said.title == "GPU: not known"
     assert "`npu_kernel`" in said.sentence
-    assert (
-        "2 events of `npu_kernel` (2.00 µs) are of kinds not known here"
-        in (analyze_file(path).warnings[0])
+    assert analyze_file(path).warnings == (
+        "Left out, because their kinds are not known here: 2 events of `npu_kernel` (2.00 µs).",
     )
 
 
@@ -119,3 +118,8 @@ def test_operators_of_a_device_that_was_not_recorded_name_it(
 def test_attention_on_a_cpu_is_no_sign_of_a_gpu(write_trace, op):
     name = "aten::_scaled_dot_product_flash_attention_for_cpu"
     assert verdict(write_trace([op(), op(name, ts=20)])).title.startswith("No GPU")
+
+
+def test_a_file_of_another_tool_is_not_called_kinetos(write_trace):
+    document = trace_document(analyze_file(write_trace(slices("FEE", "main"))))
+    assert document.subject.line == "a Chrome trace of VizTracer"
