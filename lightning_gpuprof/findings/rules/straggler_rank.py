@@ -19,9 +19,10 @@ if self.global_rank == 0 and batch_idx % 500 == 0: self.plot()  # after
 Each rank times how long it waits from its own last gradient until all ranks are there. The rank
 that waits least came last. A rank is late as far as it also worked longer than the others since
 they last met, without this package's own work. `late_ns` is by how much the exchange would be
-earlier without that, less than what another rank costs by chance, and `mean_wait_ns` the mean wait
-of all ranks. A rank is named only if the difference is sure: blocks of neighbouring steps are drawn
-2,000 times, and in 99 of 100 of these draws the rank costs more than the others.
+earlier if it took no longer in the phases that surely take longer there, step by step, and
+`mean_wait_ns` the mean wait of all ranks. A rank is named only if the difference is sure: blocks of
+neighbouring steps are drawn 2,000 times, and in 99 of 100 draws the rank costs more than the
+others.
 
 ## Limits
 A rank that is late by less than 5% of the step is not named. On a CPU, waiting for changing ranks

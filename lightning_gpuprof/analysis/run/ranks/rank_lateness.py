@@ -6,7 +6,7 @@ alone may come when nobody waits. Ranks that share cores or disks come last by t
 rank costs above the others, and surely so (`chance.py`), is its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,12 +43,17 @@ class Lateness:
     usual_ns: float
     sure_ns: float
 
+    @property
+    def delay_ns(self) -> float:
+        """By how much these ranks delay a step, beyond what another rank does by chance."""
+        return max(0.0, self.late_ns - self.usual_ns)
+
     def sure_with(self, causes: Mapping[Phase, "Cause"]) -> float | None:
         """Return what of the delay is sure; None if these ranks may be late by chance.
 
         A phase that surely takes longer on them explains a delay on a machine whose noise hides it.
         """
-        delay_ns = self.late_ns - self.usual_ns
+        delay_ns = self.delay_ns
         sure_ns = max(self.sure_ns, *(min(cause.sure_ns, delay_ns) for cause in causes.values()), 0)
         return sure_ns if 0 < SURE_PART * delay_ns <= sure_ns else None
 
@@ -161,6 +166,24 @@ def causes_of(
         if least > 0
     }
     return dict(sorted(causes.items(), key=lambda item: -item[1].more_ns))
+
+
+def saved_without(
+    rows: Sequence[int], causes: Iterable[Phase], by_phase: Mapping[Phase, Table], work: Table
+) -> float:
+    """Return by how much a step gets shorter if late ranks do not take longer in some phases.
+
+    Without them a rank may still be last by chance, then or anyhow, which is not saved.
+    """
+    of_late = np.array(rows)
+    late = of_late[work[of_late].argmax(axis=0)][None, :]
+    lead = np.take_along_axis(work, late, axis=0)[0] - np.delete(work, rows, axis=0).max(axis=0)
+    longer = np.zeros(work.shape[1])
+    for phase in causes:
+        table = by_phase[phase]
+        usual = np.median(np.delete(table, rows, axis=0), axis=0)
+        longer += np.take_along_axis(table, late, axis=0)[0] - usual
+    return float((lead.clip(min=0) - (lead - longer).clip(min=0)).mean())
 
 
 def mean_excess(excess: Mapping[Phase, Floats]) -> dict[Phase, int]:

@@ -7,7 +7,7 @@ far as it also worked longer than they (`rank_lateness.py`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from lightning_gpuprof.analysis.run.ranks.rank_lateness import (
     excess_of_last,
     lateness,
     mean_excess,
+    saved_without,
     unequal_phases,
 )
 from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table
@@ -52,7 +53,7 @@ class RankWaits:
         last_frac: The share of steps in which a rank waits least, by rank.
         late: The ranks that others wait for most: a single rank, or several that are late together.
         late_ns: The saving per step if these ranks were never later than all others.
-        usual_ns: The same for another rank, which is due to chance.
+        usual_ns: What is left of it without the causes, or what another rank costs: both by chance.
         sure_ns: What of the difference between the two is sure; None if chance explains three
             quarters of it or more.
         mean_wait_ns: The mean of `waited_ns`.
@@ -152,6 +153,9 @@ class _Compared:
         excess = excess_of_last(work, waits)
         sure_causes = causes_of(late.rows, excess, waits)
         causes = {phase: round(cause.more_ns) for phase, cause in sure_causes.items()}
+        if causes:
+            saved_ns = saved_without(late.rows, causes, work, self._work.whole(work))
+            late = replace(late, usual_ns=late.late_ns - min(late.delay_ns, max(0.0, saved_ns)))
         sure_ns = late.sure_with(sure_causes)
         exchange = self.steps.table(self._exchanges).min(axis=0).mean()
         first = self.steps.sessions[late.rows[0]]
