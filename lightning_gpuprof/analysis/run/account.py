@@ -11,6 +11,7 @@ from enum import Enum
 
 import numpy as np
 
+from lightning_gpuprof.analysis.run.compiling import Compiling
 from lightning_gpuprof.analysis.run.phase_split import Part, PhaseStats
 from lightning_gpuprof.analysis.run.sessions import WallTime
 from lightning_gpuprof.analysis.run.settings import settings_of
@@ -57,6 +58,8 @@ class Kind(str, Enum):
     VALIDATION = "validation"
     CHECKPOINT = "checkpoint"
     GARBAGE_COLLECTION = "garbage_collection"
+    COMPILING = "compiling"
+    """torch.compile, in the steps of training."""
     LOOP = "loop"
     """What no hook and no phase claims, such as the loop of Lightning itself."""
 
@@ -139,6 +142,7 @@ def run_account(
     phases: Mapping[Phase, PhaseStats],
     parts: tuple[Part, ...],
     flagged: Mapping[str, int],
+    compiling: Compiling | None = None,
 ) -> Account | None:
     """Divide a session's wall time into work and shares; None if nothing was recorded.
 
@@ -148,6 +152,7 @@ def run_account(
         phases: The time of every phase over the whole session.
         parts: The same of all named parts.
         flagged: The number of validations and checkpoints, by the name of their `StepFlag`.
+        compiling: What torch.compile took; None if it is not known.
     """
     if not phases or not wall.wall_ns:
         return None
@@ -166,6 +171,9 @@ def run_account(
             shares.append(replace(share, kind=Kind.PROFILER))
         else:
             shares.append(share)
+    for share in _compiling(compiling, work_ns):
+        shares.append(share)
+        work_ns -= share.total_ns
     shares.sort(key=lambda share: -share.total_ns)
     return Account(wall.wall_ns, work_ns, measuring_ns, tuple(shares))
 
@@ -312,6 +320,22 @@ def _share(
     elif phase is Phase.VALIDATION and name is not None:
         kind = Kind.HOOK
     return Share(kind, phase, name, rhythm, max(1, count), total_ns, longest_ns, error_frac)
+
+
+def _compiling(compiling: Compiling | None, most_ns: int) -> Iterator[Share]:
+    """Yield the time of first compilations, and of compiling again; together at most `most_ns`."""
+    if compiling is None:
+        return
+    whole_ns = min(most_ns, compiling.whole_ns)
+    again_ns = min(whole_ns, compiling.again.took_ns or 0)
+    for rhythm, count, total_ns in (
+        (Rhythm.ONCE, 1, whole_ns - again_ns),
+        (Rhythm.STEP, compiling.again.steps, again_ns),
+    ):
+        if total_ns:
+            yield Share(
+                Kind.COMPILING, Phase.FORWARD, "torch.compile", rhythm, max(1, count), total_ns, 0
+            )
 
 
 def _added_up(shares: Iterable[Share]) -> list[Share]:

@@ -52,7 +52,8 @@ def analyze_run(
     untimed = UntimedPhases(chosen, steady)
     phases, parts = phase_split(untimed), part_split(untimed)
     every = every_step(chosen, steady)
-    wall = sessions.wall_time(chosen)
+    wall, compiled = sessions.wall_time(chosen), compile_results(chosen, steady)
+    flagged = every.flagged if every else {}
     return RunResults(
         start=chosen.start,
         end=chosen.end,
@@ -64,7 +65,7 @@ def analyze_run(
         parts=parts,
         every=every,
         whole_fit=whole_fit(chosen, steady),
-        account=run_account(chosen, wall, phases, parts, every.flagged if every else {}),
+        account=run_account(chosen, wall, phases, parts, flagged, compiled.time),
         steady_dur_ns=chosen.columns.get("dur_ns", _NO_STEPS)[steady],
         batch_size=mean_samples(chosen, steady),
         epochs=epoch_times(chosen, steady, every),
@@ -72,7 +73,7 @@ def analyze_run(
         loader=loader_results(chosen, steady),
         device=device_results(chosen, steady),
         memory=memory_results(chosen, on_ranks),
-        compiled=compile_results(chosen, steady),
+        compiled=compiled,
         lines=chosen.last(HostLines),
         ranks=rank_results(on_ranks, chosen.start.world_size),
         traces=_traces(on_ranks, traces),

@@ -121,7 +121,8 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
     return tuple(
         _finding(run, account, share)
         for share in lengthening(run)
-        if account.frac(share.total_ns) >= _least_frac(share)
+        if share.kind is not Kind.COMPILING  # `recompilation` knows torch's reasons
+        and account.frac(share.total_ns) >= _least_frac(share)
     )
 
 

@@ -170,9 +170,7 @@ def _once(run: RunResults) -> str:
     account = run.account
     if account is None or account.frac(account.once_ns) < USUAL_FRAC:
         return ""
-    return (
-        f" {percent(account.frac(account.once_ns))} of this run was done once, at its start or end."
-    )
+    return f" {percent(account.frac(account.once_ns))} of this run was done only once."
 
 
 def change_verdict(finding: Finding, run: RunResults) -> Verdict:

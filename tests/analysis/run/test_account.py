@@ -1,9 +1,13 @@
 """Every nanosecond of a run is work on batches or a share with a name."""
 
+from types import SimpleNamespace
+
 import pytest
 from rule_cases import EPOCH_FLAGS, MS, WORK, every
 
-from lightning_gpuprof.analysis.run.account import Kind, Rhythm
+from lightning_gpuprof.analysis.run.account import Kind, Rhythm, run_account
+from lightning_gpuprof.analysis.run.compiling import Compiling, Repeated
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 
@@ -113,3 +117,21 @@ def test_the_users_profiler_is_told_from_callbacks(analyze, profiler, kind):
 
 def test_without_recorded_time_there_is_no_account(analyze):
     assert analyze({}, steps=0).account is None
+
+
+def test_compiling_is_no_work_on_batches_and_comes_once_or_again(analyze):
+    def compiled(again_ns):
+        compiling = Compiling(Repeated(3, 2, again_ns), 100, whole_ns=300 * MS)
+        run = analyze(WORK)
+        session = SimpleNamespace(steps=100, start=run.start, all=lambda kind: [])
+        phases = {phase: run.phases[phase] for phase in (Phase.FORWARD, Phase.BACKWARD)}
+        return run_account(session, run.wall, phases, (), {}, compiling)
+
+    account = compiled(120 * MS)
+    assert whole_ns(account) == account.wall_ns
+    assert [(share.kind, share.rhythm, share.total_ns) for share in account.shares] == [
+        (Kind.COMPILING, Rhythm.ONCE, 180 * MS),
+        (Kind.COMPILING, Rhythm.STEP, 120 * MS),
+    ]
+    assert account.work_ns == 700 * MS
+    assert [share.total_ns for share in compiled(None).shares] == [300 * MS]
