@@ -24,27 +24,38 @@ NOT_TIMED = ("aten::embedding", "aten::_to_copy")
 
 
 @dataclass(frozen=True)
-class SlowCalls:
-    """Calls of an operator that are slow, and what they cost.
+class HeavyCalls:
+    """Calls of an operator that weigh in the step. Times are scaled to steps without the profiler.
 
     Args:
         row: The calls in the trace.
         per_step: How many there are per step.
-        per_step_ns: What they take of a steady step.
-        times: What such a call takes on this machine.
-        threads: With how many threads of torch it was timed.
+        per_step_ns: What they take of a step.
+        call_ns: What a call takes, as `HostCallRow.fastest_ns`.
     """
 
     row: HostCallRow
     per_step: float
     per_step_ns: float
+    call_ns: float
+
+
+@dataclass(frozen=True)
+class SlowCalls(HeavyCalls):
+    """Calls that take far longer than they take when they are timed alone.
+
+    Args:
+        times: What such a call takes on this machine.
+        threads: With how many threads of torch it was timed.
+    """
+
     times: OperatorTimes
     threads: int
 
     @property
     def ratio(self) -> float:
         """How many times its normal time a call takes."""
-        return self.row.fastest_ns / max(1, self.times.normal_ns)
+        return self.call_ns / max(1, self.times.normal_ns)
 
     @property
     def normal_per_step_ns(self) -> float:
@@ -72,9 +83,12 @@ def suspects(run: RunResults) -> tuple[OperatorInputs, ...]:
     machine = machine_of(run)
     if machine is None:
         return ()
-    return tuple(
-        row.call for row, _, _ in _weighty(run) if row.fastest_ns >= _fast_ns(row, machine.threads)
-    )[:MOST_CALLS]
+    may_be_slow = (
+        calls.row.call
+        for calls in _heavy_calls(run)
+        if calls.call_ns >= _fast_ns(calls.row, machine.threads)
+    )
+    return tuple(may_be_slow)[:MOST_CALLS]
 
 
 def slow_calls(run: RunResults) -> tuple[SlowCalls, ...]:
@@ -83,28 +97,28 @@ def slow_calls(run: RunResults) -> tuple[SlowCalls, ...]:
     if machine is None:
         return ()
     timed = (
-        SlowCalls(row, per_step, per_step_ns, times, machine.threads)
-        for row, per_step, per_step_ns in _weighty(run)
-        if (times := run.operator_times.get(row.call.key)) is not None
+        SlowCalls(**vars(calls), times=times, threads=machine.threads)
+        for calls in _heavy_calls(run)
+        if (times := run.operator_times.get(calls.row.call.key)) is not None
     )
     return tuple(calls for calls in timed if calls.ratio >= SLOW)
 
 
-def _weighty(run: RunResults) -> list[tuple[HostCallRow, float, float]]:
-    """Return calls with a share of the step, their number per step and what they take of it."""
+def _heavy_calls(run: RunResults) -> list[HeavyCalls]:
+    """Return the calls with a share of the step, those that take longest first."""
     facts, step_ns = trace_facts(run), run.step_ns
     if facts is None or facts.doubted or not step_ns:
         return []
-    per_step = facts.host_scale / facts.steps
-    rows = (
-        (row, row.count / facts.steps, row.total_ns * per_step) for row in facts.analysis.host_calls
+    scale, steps = facts.host_scale, facts.steps
+    calls = (
+        HeavyCalls(row, row.count / steps, scale * row.total_ns / steps, scale * row.fastest_ns)
+        for row in facts.analysis.host_calls
+        if row.call.name not in NOT_TIMED
     )
     return [
-        (row, calls, took_ns)
-        for row, calls, took_ns in rows
-        if took_ns >= MIN_FRAC * step_ns
-        and row.fastest_ns >= LEAST_NS
-        and row.call.name not in NOT_TIMED
+        heavy
+        for heavy in calls
+        if heavy.per_step_ns >= MIN_FRAC * step_ns and heavy.call_ns >= LEAST_NS
     ]
 
 

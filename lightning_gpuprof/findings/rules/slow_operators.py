@@ -32,15 +32,17 @@ the times are stored in the user's cache folder.
 ## Limits
 Only calls that take 0.1 ms and 5 % of the step are judged, of operators whose arguments a trace
 holds. Without torch, or on another CPU than that of the training, nothing is claimed. Neither is
-anything if the training thread had to wait for a core, unless the call is as slow when timed alone.
+anything if waits for a core may explain it or anomaly detection is on, unless the call is as slow
+when timed alone. On a GPU, the roofline says how far operators are from the peaks.
 """
 
 from collections.abc import Iterator
 from enum import Enum
 
 from lightning_gpuprof.analysis.run.line_times import line_times
-from lightning_gpuprof.analysis.run.operator_rates import SlowCalls, slow_calls
+from lightning_gpuprof.analysis.run.operator_rates import SLOW, SlowCalls, slow_calls
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.savings.host_work import anomaly_on
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.rule import evidence_of, rule
@@ -49,14 +51,15 @@ from lightning_gpuprof.units import duration, percent, rate
 
 HALF = 0.5
 """A kind of inputs is the cause if the call takes this share of its time in training with them."""
-NEAR = 3.0
-"""Denormal numbers are the cause if the call takes a third of its time with nothing else, since in
-training some numbers are larger."""
+NEAR = 4.0
+"""Denormal numbers are the cause if a call with nothing else takes from a quarter to four times as
+long as in training, where some numbers may be larger."""
 MOST_SPREAD = 3.0
 """Numbers make a call about equally slow in each step; other programs do not."""
 MOST_WAIT_FRAC = 0.1
-"""With a larger share of training in which the thread waited for a core, other programs may be the
-cause."""
+"""With several threads, the share of training in which the training thread may have waited for a
+core: each parallel operation waits for the last thread, which may take a hundred times as long. A
+single thread loses no more than it waits."""
 MOST_NORMAL = 3.0
 """In training a normal call takes at most so many times what it takes alone."""
 LINE_FRAC = 0.5
@@ -81,15 +84,18 @@ ADVICE = {
     Cause.DENORMAL: "With denormal numbers (below 1e-38) it takes {denormal} here, with ordinary "
     "ones {normal}. Call torch.set_flush_denormal(True) at the start of the program, before any "
     "thread computes, or find out why numbers become so small.",
-    Cause.UNKNOWN: "Timed alone, it takes {normal} here. What remains are other programs that use "
-    "the memory at the same time, and cores of different speed.",
+    Cause.UNKNOWN: "Timed alone, it takes {normal} here. What remains are pages of memory "
+    "that are new to the process, other programs that use the memory, and cores of other speed.",
 }
 CHANGE = {
-    Cause.DTYPE: 'Trainer(..., precision="32-true")',
+    Cause.DTYPE: "x = x.float()  # before the calls",
     Cause.STRIDES: "x = x.contiguous()  # once, before the calls",
     Cause.DENORMAL: "torch.set_flush_denormal(True)  # at the start of the program",
     Cause.UNKNOWN: None,
 }
+OF_TRAINER = 'Trainer(..., precision="32-true")'
+DTYPES = {"c10::Half": "float16", "c10::BFloat16": "bfloat16", "double": "float64"}
+"""Types as programs name them, by their names in traces."""
 
 
 @rule(id="slow-operators", needs=("steps", "trace"), effort=EFFORT)
@@ -113,7 +119,7 @@ def judge(run: RunResults) -> Finding | None:
         f"{longest.ratio:.0f} times what is normal",
         advice=" ".join(sentences),
         evidence=evidence_of(
-            call_ns=longest.row.fastest_ns,
+            call_ns=round(longest.call_ns),
             normal_ns=times.normal_ns,
             typed_ns=times.typed_ns,
             strided_ns=times.strided_ns,
@@ -124,9 +130,15 @@ def judge(run: RunResults) -> Finding | None:
         cause_ns=Range(round(cost_ns), round(cost_ns)),
         confidence=0.9 if is_known else 0.5,
         places=_places(slow, run),
-        change=CHANGE[cause],
+        change=OF_TRAINER if cause is Cause.DTYPE and _lowered(run) else CHANGE[cause],
         explains=("costly-line", "host-bound", "slow-python"),
     )
+
+
+def _lowered(run: RunResults) -> bool:
+    """Return whether the Trainer was asked for another type than float32."""
+    precision = settings_of(run.start).precision
+    return precision is not None and not precision.startswith("32")
 
 
 def _cost_ns(slow: list[SlowCalls]) -> float:
@@ -134,21 +146,34 @@ def _cost_ns(slow: list[SlowCalls]) -> float:
 
 
 def _cause(calls: SlowCalls, run: RunResults) -> Cause | None:
-    """Return what makes calls slow; None if other programs may."""
-    call_ns, times = calls.row.fastest_ns, calls.times
+    """Return what makes calls slow; None if other programs or anomaly detection may."""
+    call_ns, times = calls.call_ns, calls.times
     if times.typed_ns >= HALF * call_ns:
         return Cause.DTYPE
     if times.strided_ns >= HALF * call_ns:
         return Cause.STRIDES
-    wait, spread = run.facts.core_wait, calls.row.spread
-    if wait is None or wait.frac > MOST_WAIT_FRAC or spread is None or spread > MOST_SPREAD:
+    if anomaly_on(run):  # it formats the stack within each call
+        return None
+    spread = calls.row.spread
+    if spread is None or spread > MOST_SPREAD or _is_contended(calls, run):
         return None
     return Cause.DENORMAL if _may_be_denormal(calls, run) else Cause.UNKNOWN
 
 
+def _is_contended(calls: SlowCalls, run: RunResults) -> bool:
+    """Return whether other programs may have made calls slow, by the waits for a core."""
+    wait = run.facts.core_wait
+    if wait is None:
+        return True
+    if run.start.torch_threads == 1:
+        return calls.ratio * (1 - wait.frac) < SLOW
+    return wait.frac > MOST_WAIT_FRAC
+
+
 def _may_be_denormal(calls: SlowCalls, run: RunResults) -> bool:
     flushed = run.start.torch_settings.get("flush_denormal") is True
-    return not flushed and calls.times.denormal_ns * NEAR >= calls.row.fastest_ns
+    near = calls.times.denormal_ns / NEAR <= calls.call_ns <= NEAR * calls.times.denormal_ns
+    return near and not flushed
 
 
 def _rates(calls: SlowCalls) -> str:
@@ -157,16 +182,16 @@ def _rates(calls: SlowCalls) -> str:
     work, unit = row.flop_count or 0, "GFLOP/s"
     if work < (row.num_bytes or 0):
         work, unit = row.num_bytes or 0, "GB/s"
-    call, normal = (rate(work / ns) for ns in (row.fastest_ns, calls.times.normal_ns))
+    call, normal = (rate(work / ns) for ns in (calls.call_ns, calls.times.normal_ns))
     with_threads = "1 thread" if threads == 1 else f"{threads} threads"
     return f"It runs at {call} {unit}, where {normal} are normal for this CPU with {with_threads}."
 
 
 def _advice(cause: Cause, calls: SlowCalls) -> str:
     times = calls.times
-    dtypes = (name for name in calls.row.call.dtypes if name not in ("", "Scalar"))
+    dtypes = (DTYPES[name] for name in calls.row.call.dtypes if name in DTYPES)
     return ADVICE[cause].format(
-        dtype=next(dtypes, "").removeprefix("c10::"),
+        dtype=next(dtypes, "float32"),
         normal=duration(times.normal_ns),
         typed=duration(times.typed_ns),
         strided=duration(times.strided_ns),
@@ -184,7 +209,7 @@ def _excluded(cause: Cause, calls: SlowCalls, run: RunResults) -> str:
         excluded.append("the strides")
     if cause is Cause.UNKNOWN:
         excluded.append("denormal numbers")
-    if wait is not None and wait.frac <= MOST_WAIT_FRAC:
+    if wait is not None and not _is_contended(calls, run):
         excluded.append(f"contended cores (the thread waited {percent(wait.frac)} of the time)")
     if not anomaly_on(run):
         excluded.append("anomaly detection (off)")
