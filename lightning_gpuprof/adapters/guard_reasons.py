@@ -57,7 +57,7 @@ def parse_reason(text: str) -> GuardReason:
                 subject = "".join(variable.groups())
             if callable(cause):
                 cause = cause(subject, value, match)
-            if cause is GuardCause.SIZE:
+            if "index" in named:
                 subject = f"{subject}.shape[{named['index']}]"
             return GuardReason(cause, _readable(subject), guard, value, stack)
     return GuardReason(GuardCause.OTHER, "", guard, "", stack)
@@ -90,6 +90,12 @@ def _of_value(subject: str, value: str, match: re.Match[str]) -> GuardCause:
     return GuardCause.ATTRIBUTE if re.search(r"\.\w+$", subject) else GuardCause.NUMBER
 
 
+def _of_size(subject: str, value: str, match: re.Match[str]) -> GuardCause:
+    """Return the cause of a guard on a size, which is fixed if it is that of a parameter."""
+    is_parameter = "Guard failed on a parameter" in match.string
+    return GuardCause.PARAMETER if is_parameter else GuardCause.SIZE
+
+
 def _of_tensor(subject: str, value: str, match: re.Match[str]) -> GuardCause:
     """Return the cause of a guard on a tensor's dispatch keys, of which the first is its device."""
     devices = re.findall(r"DispatchKeySet\((\w+)", match.string)
@@ -108,7 +114,7 @@ _TENSOR = r"tensor '(?P<subject>.+?)' "
 _PATTERNS: tuple[tuple[re.Pattern[str], _Cause], ...] = tuple(
     (re.compile(pattern), cause)
     for pattern, cause in (
-        (rf"{_TENSOR}size mismatch at index (?P<index>\d+)", GuardCause.SIZE),
+        (rf"{_TENSOR}size mismatch at index (?P<index>\d+)", _of_size),
         (rf"{_TENSOR}stride mismatch", GuardCause.STRIDES),
         (rf"{_TENSOR}rank mismatch", GuardCause.RANK),
         (rf"{_TENSOR}dtype mismatch", GuardCause.DTYPE),

@@ -12,6 +12,8 @@ _UNKNOWN = (
 _ADVICE = {
     GuardCause.SIZE: "Sizes differ: `{subject}`. Compile for any size (dynamic=True), pad to a few "
     "sizes, or drop the last batch.",
+    GuardCause.PARAMETER: "Layers of several sizes run the same function, and each of them needs a "
+    "version of its own. Compile the model as a whole, or let the limit hold all versions.",
     GuardCause.SIZE_CONDITION: "The compiled code depends on a size by more than a loop over it: "
     "`{reason}`. Pad to a few sizes, or take what branches on the size out of the compiled code; "
     "dynamic=True is not enough.",
@@ -43,7 +45,13 @@ _ADVICE = {
     "training.",
     GuardCause.OTHER: _UNKNOWN,
 }
-_FEW_VERSIONS = (GuardCause.FLAG, GuardCause.OBJECT, GuardCause.MODE, GuardCause.RANK)
+_FEW_VERSIONS = (
+    GuardCause.PARAMETER,
+    GuardCause.FLAG,
+    GuardCause.OBJECT,
+    GuardCause.MODE,
+    GuardCause.RANK,
+)
 """Causes of which a program usually has a few variants, so that a higher limit holds them all."""
 
 

@@ -49,6 +49,8 @@ class GuardCause(str, Enum):
 
     SIZE = "size"
     """The size of a tensor's dimension."""
+    PARAMETER = "parameter"
+    """The size of a module's parameter: another layer runs the same function."""
     SIZE_CONDITION = "size_condition"
     """A condition on sizes: the function was compiled for any size that meets it."""
     RANK = "rank"

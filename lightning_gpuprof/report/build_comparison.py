@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from lightning_gpuprof.analysis.compare.bootstrap import Interval as ChangeInterval
-from lightning_gpuprof.analysis.compare.compare import Change, Comparison
+from lightning_gpuprof.analysis.compare.compare import Change, Comparison, without_compiling
 from lightning_gpuprof.analysis.compare.compare import Verdict as Outcome
 from lightning_gpuprof.analysis.compare.same import ValueCheck
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
@@ -194,8 +194,11 @@ def compared_figures(base: Report, new: Report, result: Comparison) -> tuple[Bef
     scale = (1.0, 1.0)
     if result.per_sample:
         scale = (base.results.batch_size or 1.0, new.results.batch_size or 1.0)
-    shown = result.step_verdict in (Outcome.FASTER, Outcome.SLOWER)
-    return before_after(base.results, new.results, result.values, scale=scale, step_shown=shown)
+    shown = result.verdict in (Outcome.FASTER, Outcome.SLOWER)
+    runs = base.results, new.results
+    if result.compiling_left_out is not None:
+        runs = without_compiling(runs[0]), without_compiling(runs[1])
+    return before_after(*runs, result.values, scale=scale, step_shown=shown)
 
 
 def most_changed_phase(base: Report, new: Report, result: Comparison) -> Change | None:

@@ -76,6 +76,24 @@ def sizes():
     run(torch.rand(3, 5))
 
 
+class Layer(torch.nn.Module):
+    """A layer without a loop."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, width)
+
+    def forward(self, x):
+        return self.lin(x)
+
+
+def layers_of_two_sizes():
+    for width in (3, 5):
+        layer = Layer(width)
+        layer.compile(backend="eager")
+        layer(torch.rand(2, 4))
+
+
 def a_branch_on_a_size():
     run = compiled(lambda x: x + 1 if x.shape[0] > 10 else x - 1, dynamic=True)
     run(torch.rand(5))
@@ -226,6 +244,7 @@ def backends():
 
 PROVOKED = [
     (sizes, GuardCause.SIZE, "x.shape[1]"),
+    (layers_of_two_sizes, GuardCause.PARAMETER, "self.lin.bias.shape[0]"),
     (a_branch_on_a_size, GuardCause.SIZE_CONDITION, "x.shape[0]"),
     (ranks, GuardCause.RANK, "x"),
     (strides, GuardCause.STRIDES, "x"),

@@ -160,10 +160,11 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
     per_sample = _batch_sizes_differ(base, new)
     divisors = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
     sides = _Side(base, divisors[0]), _Side(new, divisors[1])
-    fits = [_fit(run) for run in (base, new)]
     compiling_left_out = _compiling_left_out(base, new)
     if compiling_left_out is not None:
-        fits = [None if fit is None else replace(fit, compiling_ns=0.0) for fit in fits]
+        base, new = without_compiling(base), without_compiling(new)
+        sides = _Side(base, divisors[0]), _Side(new, divisors[1])
+    fits = [_fit(run) for run in (base, new)]
     fit_change = _scaled(change_of_fit(*fits), divisors)
     steps_of_fits = [None if fit is None else fit.steps for fit in fits]
     change = _scaled(change_of_fit(*steps_of_fits), divisors)
@@ -221,6 +222,12 @@ def _fit(run: RunResults) -> WholeFit | None:
     steps = Kind(PLAIN, device_ns, (step_ns or 0) / float(device_ns.mean()))
     shorter = (replace(kind, per_step=left_frac * kind.per_step) for kind in between)
     return replace(fit, kinds=(steps, *shorter))
+
+
+def without_compiling(run: RunResults) -> RunResults:
+    """Return the results of a run without the time of torch.compile in its whole fit."""
+    fit = run.whole_fit
+    return run if fit is None else replace(run, whole_fit=replace(fit, compiling_ns=0.0))
 
 
 def _compiling_left_out(base: RunResults, new: RunResults) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.run.steady import (
     MIN_STEADY,
@@ -21,6 +22,7 @@ from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 OLD_RECOMPILATION = "recompilation"
 """`CompileEvent.what` of recompilations in records of earlier versions of this package."""
+_NUMBERS = (GuardCause.ATTRIBUTE, GuardCause.NUMBER)
 
 
 @dataclass(frozen=True)
@@ -195,18 +197,25 @@ def _compiling(session: Session, steady: Mask) -> Compiling | None:
 def _repeated(session: Session) -> Repeated | None:
     """Return the repetitions by the records of recompilations; None without their times.
 
-    What the first step compiles again is usually another layer of the same class, which must be
-    compiled too, unless torch has given up on the function in the end.
+    What the first step compiles again are usually other layers of the same class, which must be
+    compiled too. A number that differs between them counts if torch gave up on the function in the
+    end, since a tensor would need one version. The sizes of their parameters count only then.
     """
-    recorded = session.all(Recompilation)
+    recorded = _with_layers(session.all(Recompilation))
     if not recorded or any(again.took_ns is None for again in recorded):
         return None
     first = min(compile_ns_by_step(session), default=0)
-    numbers, apart = _numbers(session), _apart(session)
-    left_out = {first, *numbers[apart].tolist()}
+    left_out = {first, *_numbers(session)[_apart(session)].tolist()}
     given_up = {again.function for again in recorded if again.limit}
     counted = [
-        again for again in recorded if again.step not in left_out or again.function in given_up
+        again
+        for again in recorded
+        if (again.cause is not GuardCause.PARAMETER or again.function in given_up)
+        and (
+            again.step not in left_out
+            or again.limit
+            or (again.cause in _NUMBERS and again.function in given_up)
+        )
     ]
     return Repeated(
         count=sum(1 for again in counted if not again.limit),
@@ -215,6 +224,20 @@ def _repeated(session: Session) -> Repeated | None:
         last_step=max((again.step for again in counted), default=None),
         reasons=_reasons(counted),
     )
+
+
+def _with_layers(recorded: Sequence[Recompilation]) -> list[Recompilation]:
+    """Return recompilations with `PARAMETER` as the cause where layers of several sizes share code.
+
+    Of such a function torch often names the size of its input, which it checks first.
+    """
+    shared = {again.function for again in recorded if again.cause is GuardCause.PARAMETER}
+    return [
+        replace(again, cause=GuardCause.PARAMETER)
+        if again.cause is GuardCause.SIZE and again.function in shared
+        else again
+        for again in recorded
+    ]
 
 
 def _in_later_steps(session: Session, steady: Mask) -> Repeated:

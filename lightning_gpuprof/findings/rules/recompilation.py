@@ -30,7 +30,8 @@ what they take by dynamo's own timing, spread over all steps of the run. It incl
 collections after them, because compiling makes the objects that cause these.
 
 ## Limits
-The first compilation is necessary, and a short run spends a larger share on it. Validations and
+The first compilation is necessary, and a short run spends a larger share on it. So are versions for
+layers of several sizes: where torch gives up on these, no time is claimed. Validations and
 other layers that the first step compiles are not counted. How much faster a function would be that
 runs uncompiled now is not known. Before torch 2.6 steps are counted, not compilations.
 """
@@ -50,6 +51,8 @@ LOW_FRAC = 0.9
 EARLY_FRAC = 0.1
 """Compilations in this first share of the run are not repeated in a longer one."""
 MOST_PLACES = 3
+IN_COMPILING_STEPS = ("memory-growth", "step-time-jitter")
+"""Where all steps compile: the more versions a function has, the longer the next one takes."""
 UNKNOWN = Remedy(
     "Keep shapes the same: pad to a few lengths, drop the last batch, or mark what changes "
     "as dynamic.",
@@ -72,6 +75,9 @@ def judge(run: RunResults) -> Finding | None:
     least_ns, most_ns = around(cost_ns)
     main = given_up or next(iter(again.reasons), None)
     change = _remedy(main)
+    saving = Range(low=round(LOW_FRAC * least_ns), high=most_ns)
+    if main is not None and main.cause is GuardCause.PARAMETER:
+        saving = Range(0, 0)  # every version is needed
     return Finding(
         title=_title(compiling, given_up),
         advice=_advice(compiling, change, main),
@@ -80,13 +86,19 @@ def judge(run: RunResults) -> Finding | None:
             "compiled_steps_count": again.steps,
             "compiling_ns": cost_ns,
         },
-        saving_ns=Range(low=round(LOW_FRAC * least_ns), high=most_ns),
+        saving_ns=saving,
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.9,
         when=When.BETWEEN,
         places=tuple(Place.at(reason.place) for reason in again.reasons[:MOST_PLACES]),
         change=change.change,
+        explains=IN_COMPILING_STEPS if _always_compiles(run) else (),
     )
+
+
+def _always_compiles(run: RunResults) -> bool:
+    """Return whether the steady step itself compiles, because hardly any step does not."""
+    return run.steps is not None and run.steps.basis == "compiled"
 
 
 def _title(compiling: Compiling, given_up: Reason | None) -> str:
@@ -94,8 +106,10 @@ def _title(compiling: Compiling, given_up: Reason | None) -> str:
     took_ns = again.took_ns or 0
     if given_up is not None:
         function, step = given_up.function.function, given_up.limit_step
-        times = f"{again.count} recompilations ({duration(took_ns)})"
-        return f"torch.compile gave up on {function} in step {step:,} after {times}"
+        title = f"torch.compile gave up on {function} in step {step:,}"
+        if again.count < MIN_AGAIN:
+            return title
+        return f"{title} after {again.count} recompilations ({duration(took_ns)})"
     mean = duration(took_ns / max(1, again.steps))
     return f"torch.compile compiled again in {again.steps} of {compiling.steps} steps, {mean} each"
 

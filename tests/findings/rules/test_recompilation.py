@@ -98,6 +98,24 @@ def test_other_layers_that_the_first_step_compiles_are_no_repetition_unless_torc
     assert finding.evidence["compiled_again_count"] == 3
 
 
+def test_layers_of_several_sizes_need_their_versions_and_a_limit_that_holds_them(evaluate):
+    sizes = [
+        again(0, GuardCause.SIZE, "x.shape[1]"),
+        again(5, GuardCause.PARAMETER, "self.lin.bias.shape[0]"),
+        again(6, GuardCause.SIZE, "x.shape[1]"),
+    ]
+    assert evaluate(WORK, **with_reasons(*sizes)) is None
+    limited = again(7, GuardCause.SIZE, "x.shape[1]", took=MS, limit="recompile_limit")
+    finding = evaluate(WORK, **with_reasons(*sizes, limited))
+    assert "raise torch._dynamo.config.recompile_limit" in finding.advice
+    assert "dynamic=True" not in f"{finding.advice} {finding.change}"
+    assert span(finding) == (0, 0)
+    assert (
+        finding.title
+        == "torch.compile gave up on forward in step 7 after 2 recompilations (20.0 s)"
+    )
+
+
 def test_the_reason_that_took_most_time_is_the_one_to_mend(evaluate):
     few = [again(1, GuardCause.MODE, "", took=SECOND), again(2), again(3)]
     finding = evaluate(WORK, **with_reasons(*few))
@@ -127,3 +145,14 @@ def test_dynamic_shapes_are_proposed_for_sizes_alone(cause):
     change = remedy(cause, subject="self.x", reason="a guard")
     assert ("dynamic=True" in (change.change or "")) == (cause is GuardCause.SIZE)
     assert "{" not in change.advice
+
+
+def test_where_every_step_compiles_their_growth_and_spikes_are_those_of_compiling(evaluate):
+    took = [CompileTime(step, (20 + step) * MS) for step in range(100)]
+    phases = {"forward": [(30 + step) * MS for step in range(100)]}
+    finding = evaluate(phases, flags=[StepFlag.COMPILED] * 100, records=took)
+    assert finding.explains == ("memory-growth", "step-time-jitter")
+    few = [CompileTime(step, 30 * MS) for step in range(0, 100, 20)]
+    flags = every(20, StepFlag.COMPILED)
+    finding = evaluate({"forward": every(20, 40 * MS, 10 * MS)}, flags=flags, records=few)
+    assert finding.explains == ()
