@@ -15,6 +15,7 @@ Private names in Lightning 2.4 to 2.6, and what happens without them:
     fit_loop._should_accumulate: every batch counts as one with an optimizer step
     a logger's _root_dir, _save_dir: in a child process of `try` the logger logs nothing
     trainer._detect_anomaly: anomaly detection counts as off
+    strategy._ddp_kwargs: DDP counts as not looking for unused parameters
     val_loop._max_batches: the length of a validation is unknown
 """
 
@@ -142,6 +143,11 @@ def accumulates(trainer: Any) -> bool:
 def detects_anomaly(trainer: Any) -> bool:
     """Return whether the Trainer was created with `detect_anomaly=True`."""
     return bool(getattr(trainer, "_detect_anomaly", False))
+
+
+def finds_unused_parameters(trainer: Any) -> bool:
+    """Return whether DDP was asked to look for parameters without a gradient in each step."""
+    return bool(getattr(trainer.strategy, "_ddp_kwargs", {}).get("find_unused_parameters"))
 
 
 def keeps_predictions(trainer: Any) -> tuple[bool, str | None]:

@@ -29,7 +29,7 @@ from lightning_gpuprof.recorders.sampling.storage_waits import (
     waits_for_storage,
 )
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
-from lightning_gpuprof.records.lines import HostLines, OutsideLines, Reads
+from lightning_gpuprof.records.lines import ArgumentCount, HostLines, OutsideLines, Reads
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import HookSet, dispatcher_in
@@ -101,6 +101,7 @@ class LineSampler(RecordingCallback):
         self._doubts: Counter[ThreadPlace] = Counter()
         self._outside: Counter[ThreadPlace] = Counter()
         self._recorded_counts = (0, 0)
+        self._arguments: Counter[tuple[str, str]] = Counter()
         self._watched = self._native = 0
         self._blocked: Counter[str] = Counter()
         self._before: Reads | None = None
@@ -117,6 +118,7 @@ class LineSampler(RecordingCallback):
         self._places, self._blocked, self._recorded_counts = Counter(), Counter(), (0, 0)
         self._doubts.clear()
         self._outside.clear()
+        self._arguments.clear()
         self._stop = threading.Event()
         if stage == "fit" and self._context is not None and _can_walk_frames():
             self._workers.setup(trainer, self._context)
@@ -174,10 +176,13 @@ class LineSampler(RecordingCallback):
         """Count a sample."""
         place, path = sample
         if place.outside:
-            self._outside[place._replace(instruction=None)] += timing.weight
+            self._outside[place._replace(instruction=None, argument=None)] += timing.weight
             return
         if not self._places:
             self._before = reads_so_far(self._native)
+        if place.argument is not None:
+            self._arguments[place.phase.value, place.argument] += timing.weight
+            place = place._replace(argument=None)
         place, is_doubtful = attribute_sample(place, timing, self._places.total())
         self._places[place] += timing.weight
         if is_doubtful:
@@ -245,6 +250,10 @@ class LineSampler(RecordingCallback):
             blocked=waits.blocked,
             filesystem=waits.filesystem,
             read=waits.read,
+            arguments=tuple(
+                ArgumentCount(phase, argument, count)
+                for (phase, argument), count in self._arguments.copy().most_common()
+            ),
         )
 
     @override

@@ -125,6 +125,8 @@ class LineCount(Struct, frozen=True):
         doubt: How many of the samples may belong to other lines of the function.
         part: Outside of steps, the hook of the module, or the class of the callback, that was
             running; None if that is unknown, and in steps.
+        entry: Where a batch is made, the program's function that the loader called, with its class:
+            `Corpus.__getitem__`, or a collate function. None if unknown.
     """
 
     phase: str
@@ -138,6 +140,7 @@ class LineCount(Struct, frozen=True):
     operation: str | None = None
     doubt: int = 0
     part: str | None = None
+    entry: str | None = None
 
     @property
     def in_package(self) -> bool:
@@ -187,6 +190,14 @@ class Reads(Struct, frozen=True):
         return Reads(self.wall_ns - before.wall_ns, size_bytes, self.calls - before.calls)
 
 
+class ArgumentCount(Struct, frozen=True):
+    """Samples of a phase in work that an argument asked for, such as `pin_memory`."""
+
+    phase: str
+    argument: str
+    count: int
+
+
 class HostLines(FactBase, tag="host_lines", frozen=True):
     """All samples of the training thread during training steps.
 
@@ -196,6 +207,7 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
         blocked: Without workers, how many of the samples in `data_wait` waited for storage.
         filesystem: The type of the file system that they waited for, such as nfs4.
         read: What the thread read in all.
+        arguments: How many samples there are in work that an argument asked for.
     """
 
     whole: int
@@ -204,6 +216,7 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
     blocked: int | None = None
     filesystem: str | None = None
     read: Reads | None = None
+    arguments: tuple[ArgumentCount, ...] = ()
 
     def of(self, phase: Phase, kinds: Sequence[str | None] | None = None) -> list[LineCount]:
         """Return the lines of a phase, those with the most samples first."""

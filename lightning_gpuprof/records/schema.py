@@ -118,6 +118,10 @@ class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Class of its sampler or batch sampler if that is neither torch's nor Lightning's own."""
     in_memory: bool | None = None
     """Its samples are rows of a `TensorDataset` or of subsets of it, collated by default."""
+    dataset: str | None = None
+    """Class of the dataset, inside a `Subset` or other wrappers of torch."""
+    collate: str | None = None
+    """Name of the collate function if it is not torch's."""
     shares: str | None = None
     """What the dataset reads of the LightningModule: "the model", or an attribute's name."""
     loaders: int | None = None

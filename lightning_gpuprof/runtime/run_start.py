@@ -22,6 +22,7 @@ from lightning_gpuprof.adapters.lightning import (
     Trainer,
     data_loop,
     detects_anomaly,
+    finds_unused_parameters,
     stage_of,
     users_profiler,
     validation_batches,
@@ -162,6 +163,8 @@ def _trainer(trainer: Any) -> dict[str, Any]:
     facts["profiler"] = type(users_profiler(trainer)).__name__
     facts["detect_anomaly"] = detects_anomaly(trainer)
     facts["call_hooks"] = attempt(call_hooks, [])
+    if finds_unused_parameters(trainer):
+        facts["find_unused_parameters"] = True
     return facts
 
 
@@ -269,6 +272,8 @@ def _loader(trainer: Trainer, loaders: Any) -> Loader | None:
         dataset_kind=attempt(lambda: _dataset_kind(loader), None),
         sampler=attempt(lambda: _users_sampler(loader), None),
         in_memory=attempt(lambda: _in_memory(loader), None),
+        dataset=attempt(lambda: _dataset_class(loader.dataset), None),
+        collate=attempt(lambda: _users_collate(loader), None),
         shares=attempt(lambda: shared_with(trainer.lightning_module, loader.dataset), None),
     )
 
@@ -278,6 +283,27 @@ def _dataset_kind(loader: Any) -> str | None:
     if dataset is None:
         return None
     return "iterable" if isinstance(dataset, torch.utils.data.IterableDataset) else "map"
+
+
+def _dataset_class(dataset: Any) -> str | None:
+    """Return the class of a dataset, or of the first that a wrapper of torch holds."""
+    while type(dataset).__module__.startswith("torch.utils.data"):
+        inner = [getattr(dataset, "dataset", None), *getattr(dataset, "datasets", ())]
+        named = [part for part in inner if part is not None]
+        if not named:
+            break
+        dataset = named[0]
+    return None if dataset is None else type(dataset).__name__
+
+
+def _users_collate(loader: Any) -> str | None:
+    """Return the name of a collate function, or of the class of a callable object."""
+    function = getattr(loader, "collate_fn", None)
+    module = str(getattr(function, "__module__", type(function).__module__)).split(".")[0]
+    if function is None or module in TENSOR_PACKAGES:
+        return None
+    name = str(getattr(function, "__qualname__", type(function).__name__))
+    return name.rpartition("<locals>.")[2]
 
 
 def _in_memory(loader: Any) -> bool:

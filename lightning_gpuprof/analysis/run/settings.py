@@ -48,6 +48,7 @@ class Settings:
         loggers: The classes of the loggers.
         profiler: The class of `trainer.profiler`, which may do nothing.
         call_hooks: What Python calls at every call of a function, such as cProfile's `Profile`.
+        finds_unused: Whether DDP looks for parameters without a gradient in each step.
         children: The names of the model's first parts with weights.
         parameter_bytes: The size of all parameters.
         dtypes: The number of parameter tensors by type, such as "float32".
@@ -66,6 +67,8 @@ class Settings:
     profiler: str | None = None
     call_hooks: tuple[str, ...] = ()
     detect_anomaly: bool = False
+    gradient_clip_val: float | None = None
+    finds_unused: bool = False
     children: tuple[str, ...] = ()
     parameter_bytes: int = 0
     dtypes: Mapping[str, int] = field(default_factory=dict)
@@ -80,7 +83,7 @@ def settings_of(start: RunStart) -> Settings:
     trainer, model = start.trainer, start.model
     dtypes = _value(model, "dtypes", dict) or {}
     optimizers = _value(model, "optimizers", list) or []
-    limit = trainer.get("limit_train_batches")
+    limit, clip = trainer.get("limit_train_batches"), trainer.get("gradient_clip_val")
     return Settings(
         strategy=_value(trainer, "strategy", str) or "",
         precision=_value(trainer, "precision", str),
@@ -92,6 +95,8 @@ def settings_of(start: RunStart) -> Settings:
         profiler=_value(trainer, "profiler", str),
         call_hooks=_names(trainer, "call_hooks"),
         detect_anomaly=bool(trainer.get("detect_anomaly")),
+        gradient_clip_val=clip if isinstance(clip, int | float) else None,
+        finds_unused=trainer.get("find_unused_parameters") is True,
         children=_names(model, "children"),
         parameter_bytes=_value(model, "parameter_bytes", int) or 0,
         dtypes={name: count for name, count in dtypes.items() if isinstance(count, int)},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import batch_lines
 from lightning_gpuprof.analysis.savings.hidden import Exposed
+from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
 
 MIN_SAMPLES = 10
@@ -14,6 +15,8 @@ MIN_SAMPLES = 10
 MOSTLY = 0.5
 _RANDOM = re.compile(r"\b(random|rng|rand(n|int|perm)?(_like)?|Random[A-Z]\w*|\w*[Aa]ugment\w*)\b")
 """Names that draw random numbers."""
+DATASET_METHODS = ("__getitem__", "__getitems__", "__iter__", "__next__")
+"""Methods of a dataset that a loader calls. Their class is unknown before Python 3.11."""
 LEFT_FRAC = 0.1
 """The share that may remain of work that is done once, instead of in every epoch."""
 SAMPLE_NS = 6_000
@@ -28,6 +31,19 @@ class OwnCode:
     """Its least share of the time for making batches."""
     function: str
     """Its function with the most samples."""
+    entry: str | None
+    """The function that the loader called with the most samples in or below it, such as
+    `Corpus.__getitem__` or a collate function; None if unknown."""
+    entry_frac: float
+    """The share of that function in the time for making batches."""
+
+    @property
+    def name(self) -> str:
+        """What to look at: the function that the loader called, and the one below it."""
+        entry = self.entry
+        if entry is None or entry.rpartition(".")[2] == self.function:
+            return entry or self.function
+        return f"{entry}, there {self.function}"
 
 
 def own_code(run: RunResults) -> OwnCode | None:
@@ -38,10 +54,22 @@ def own_code(run: RunResults) -> OwnCode | None:
     count = sum(line.count for line in own)
     if lines is None or whole < MIN_SAMPLES or count < MOSTLY * whole:
         return None
-    functions = Counter[str]()
+    functions, entries = Counter[str](), Counter[str]()
     for line in own:
         functions[line.named] += line.count
-    return OwnCode(lines.interval(own, Phase.DATA_WAIT)[0], functions.most_common(1)[0][0])
+        if (entry := _entry(run, line)) is not None:
+            entries[entry] += line.count
+    function = functions.most_common(1)[0][0]
+    entry, entry_count = next(iter(entries.most_common(1)), (None, 0))
+    low_frac = lines.interval(own, Phase.DATA_WAIT)[0]
+    return OwnCode(low_frac, function, entry, entry_count / whole)
+
+
+def _entry(run: RunResults, line: LineCount) -> str | None:
+    """Return the function that the loader called, with its class if it is one of the dataset's."""
+    dataset = run.start.loader.dataset if run.start.loader else None
+    entry = line.entry or (line.function if line.function in DATASET_METHODS else None)
+    return f"{dataset}.{entry}" if dataset and entry in DATASET_METHODS else entry
 
 
 def draws(run: RunResults) -> float:

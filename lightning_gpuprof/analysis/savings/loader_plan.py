@@ -13,6 +13,8 @@ HANDOVER_LOW_NS = 100_000
 HANDOVER_HIGH_NS = 1_000_000
 """Receiving a ready batch from a worker costs the training process this much (docs/adr/0031)."""
 MAX_WORKERS = 16
+WHOLE_NS, WHOLE_NS_PER_BYTE = 700, 0.35
+"""What a row, and each of its bytes, costs at most if rows are indexed together (docs/adr/0031)."""
 MOST = 0.5
 SAMPLER_LEFT = 0.1
 """The share that may remain of a sampler's time if it orders a whole epoch at once."""
@@ -29,6 +31,8 @@ class LoaderChange(str, Enum):
 
     ROWS = "rows"
     """Make batches in the training process, because samples are rows of tensors in memory."""
+    WHOLE = "whole"
+    """Index a whole batch at once, because samples are rows of tensors in memory."""
     SAMPLER = "sampler"
     """Make the sampler cheaper."""
     NO_WORKERS = "no_workers"
@@ -81,6 +85,8 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
     if sampler >= MOST:
         low = round((1 - SAMPLER_LEFT) * sampler * lost.low_ns)
         return LoaderPlan(LoaderChange.SAMPLER, low, round(sampler * lost.high_ns))
+    if loader is not None and loader.in_memory and not workers:
+        return _whole_batches(run, lost)
     if workers and (parts.receiving_frac or 0.0) >= MOST:
         if not worker_lines.longer_here(run, wait_ns):
             return _no_workers(run, step_ns, lost, min(wait_ns, lost.high_ns))
@@ -103,7 +109,7 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
         return replace(cheaper, why=NoWorkers.BUSY)
     more = _more_workers(run, step_ns, round(waited * wait_ns), lost, cores=cores)
     if more is None:
-        return replace(cheaper, why=NoWorkers.LITTLE)
+        return replace(cheaper, why=NoWorkers.LITTLE if loader is not None else None)
     if busy is None:
         more = replace(more, low_ns=0)
     # A setting is tried in a minute, so it comes first unless samples show the user's own code.
@@ -121,6 +127,15 @@ def rows_in_memory(run: RunResults, lost: Exposed) -> LoaderPlan | None:
     if lost.low_ns <= made_ns:
         return None
     return LoaderPlan(LoaderChange.ROWS, lost.low_ns - made_ns, lost.high_ns)
+
+
+def _whole_batches(run: RunResults, lost: Exposed) -> LoaderPlan:
+    """Return the change to batches that are indexed at once, which leaves copying their rows."""
+    samples, num_bytes = run.batch_size, run.loader.batch_bytes
+    if samples is None or num_bytes is None:
+        return LoaderPlan(LoaderChange.WHOLE, 0, lost.high_ns)
+    left_ns = round(WHOLE_NS * samples + WHOLE_NS_PER_BYTE * num_bytes)
+    return LoaderPlan(LoaderChange.WHOLE, max(0, lost.low_ns - left_ns), lost.high_ns)
 
 
 def _no_workers(run: RunResults, step_ns: int, lost: Exposed, most_ns: int) -> LoaderPlan:

@@ -35,7 +35,12 @@ from lightning_gpuprof.analysis.run.worker_lines import (
     made_in_ns,
     storage_frac,
 )
-from lightning_gpuprof.analysis.savings.cheaper_batches import draws, own_code, validation_ns
+from lightning_gpuprof.analysis.savings.cheaper_batches import (
+    OwnCode,
+    draws,
+    own_code,
+    validation_ns,
+)
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.savings.loader_plan import (
     LoaderChange,
@@ -60,6 +65,8 @@ MOST = 0.5
 ADVICE = {
     LoaderChange.ROWS: "Samples are rows of tensors in memory, which are faster to index than to "
     "send: make batches in the training process, or index a whole batch at once (__getitems__).",
+    LoaderChange.WHOLE: "Samples are rows of tensors in memory. Index a whole batch at once "
+    "instead of one by one: the sampler yields the indices of a batch, and nothing is collated.",
     LoaderChange.SAMPLER: "{sampler} takes most of the wait. It runs in the training process, so "
     "workers do not help: order a whole epoch at once, with tensor operations.",
     LoaderChange.NO_WORKERS: "Most of the wait is receiving batches from workers: make batches "
@@ -70,9 +77,16 @@ ADVICE = {
     LoaderChange.STORAGE: "The processes that make batches wait for storage{filesystem}: pack "
     "samples into larger files that are read in sequence, copy the data to a local disk first, or "
     "use more workers than cores, so that several wait at the same time.",
-    LoaderChange.CHEAPER: "Make __getitem__ and the collate function cheaper: decode once before "
-    "training, store tensors, and index whole batches instead of samples.",
+    LoaderChange.CHEAPER: "Make {what} cheaper: decode once before training, store tensors, and "
+    "index whole batches instead of samples.",
 }
+NO_LOADER = (
+    "Make what the loop iterates over cheaper: it is no DataLoader, so the training process makes "
+    "each batch. Do work once, before the loop, and on whole batches."
+)
+WHOLE = """\
+batches = BatchSampler(RandomSampler(data), {batch_size}, drop_last=False)
+DataLoader(data, sampler=batches, batch_size=None)"""
 WHY_NO_WORKERS = {
     NoWorkers.EVERY_CORE: "{now} workers already use all {cores} cores.",
     NoWorkers.SHARED: "Leave num_workers at 0: the dataset reads {shares} during training, and "
@@ -115,6 +129,7 @@ def judge(run: RunResults) -> Finding | None:
     for operation in loading_operations(batch_lines(run)):
         if operation.pattern.name == OWN_WORKERS:
             also += f", {percent(operation.frac)} of it for own workers"
+    also = also or _of_entry(run, plan)
     return Finding(
         severity=Severity.BY_SAVING if plan.sure else Severity.INFO,
         title=f"{percent(cause_ns / step_ns)} of each step ({duration(cause_ns)}) waits for data"
@@ -156,6 +171,27 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
     return advice
 
 
+def _makes_batches(run: RunResults, own: OwnCode | None) -> str:
+    """Return the functions that make batches: the one that takes most, or all that may."""
+    if own is not None and own.entry is not None and own.entry_frac >= MOST:
+        return own.entry
+    loader = run.start.loader
+    iterates = loader is not None and loader.dataset_kind == "iterable"
+    method = "__iter__" if iterates else "__getitem__"
+    dataset = f"{loader.dataset}." if loader is not None and loader.dataset else ""
+    collate = (loader.collate if loader is not None else None) or "the collate function"
+    return f"{dataset}{method} and {collate}"
+
+
+def _of_entry(run: RunResults, plan: LoaderPlan) -> str:
+    """Return the dataset's method or the collate function that most of the wait is for, if any."""
+    own = own_code(run)
+    made = plan.change in (LoaderChange.CHEAPER, LoaderChange.WORKERS)
+    if own is None or own.entry is None or own.entry_frac < MOST or not made:
+        return ""
+    return f", mostly in {own.entry}"
+
+
 def _stored(run: RunResults) -> str:
     """Return in brackets which file system the data is on, and how much a batch reads."""
     sampled = [lines for lines in (run.loader.workers, run.lines) if lines is not None]
@@ -175,9 +211,10 @@ def _cheaper(run: RunResults) -> str:
     operations, own = loading_operations(batch_lines(run)), own_code(run)
     sentences = [_advice_on(operation) for operation in operations]
     if sum(operation.frac for operation in operations) < MOST:
-        sentences.append(ADVICE[LoaderChange.CHEAPER])
+        general = ADVICE[LoaderChange.CHEAPER] if run.start.loader else NO_LOADER
+        sentences.append(general.format(what=_makes_batches(run, own)))
     if own:
-        sentences.append(f"Most of it is your own code, above all {own.function}.")
+        sentences.append(f"Most of it is your own code, above all {own.name}.")
     if draws(run):
         sentences.append(RANDOM)
     return " ".join(sentences)
@@ -194,10 +231,13 @@ def _advice_on(operation: SampledOperation) -> str:
 def _change(run: RunResults, plan: LoaderPlan) -> str | None:
     if plan.change in (LoaderChange.ROWS, LoaderChange.NO_WORKERS):
         return "DataLoader(..., num_workers=0)"
+    loader = run.start.loader
+    if plan.change is LoaderChange.WHOLE:
+        return WHOLE.format(batch_size=(loader.batch_size if loader else None) or 64)
     if plan.change not in (LoaderChange.WORKERS, LoaderChange.STORAGE) or not plan.num_workers:
         return None
-    change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
-    loader = run.start.loader
+    persistent = ", persistent_workers=True" if run.trains else ""
+    change = f"DataLoader(..., num_workers={plan.num_workers}{persistent})"
     iterable = loader is not None and loader.dataset_kind == "iterable"
     return change + (SHARDING if iterable and plan.num_workers > 1 else "")
 

@@ -71,7 +71,7 @@ def judge(run: RunResults) -> Finding | None:
     explains = memory is not None and (
         metric.holds_graph or per_step_bytes >= LIKE_GROWTH * memory.bytes_per_step
     )
-    never_reset = not metric.was_reset and run.start.stage == "fit" and run.status == "finished"
+    never_reset = not metric.was_reset and run.trains and run.status == "finished"
     if not never_reset and not explains:
         return None
     cost, lines = growth_cost(run, alone=memory is None), _lines(run)

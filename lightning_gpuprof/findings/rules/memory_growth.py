@@ -102,8 +102,7 @@ def _finding(
         if memory.steps_left is not None:
             evidence["steps_left_count"] = memory.steps_left
     copies = line is not None and _COPIES.search(line.source) is not None
-    trains = run.start.stage == "fit"
-    advice, change = (ADVICE, SUM) if trains else (OF_EVALUATION, METRIC)
+    advice, change = (ADVICE, SUM) if run.trains else (OF_EVALUATION, METRIC)
     if copies:
         advice, change = COPIED, ROWS
     return Finding(

@@ -38,7 +38,7 @@ SAMPLER_FRAC = 0.5
 """At least this share of a sampler's time is saved: torch draws 100,000 indices in milliseconds, so
 nearly all of it is computing what to draw from."""
 OF_DATASET = (
-    "Make the dataset's work before its first sample cheaper: operate on whole arrays, call a "
+    "Make the work of {dataset} before its first sample cheaper: operate on whole arrays, call a "
     "model for many samples at once, and avoid .item()."
 )
 OF_SAMPLER = (
@@ -65,7 +65,8 @@ def judge(run: RunResults) -> Finding | None:
     # Persistent workers make their first batches as the epoch begins, whatever the dataset does.
     time_ns = starts.again_ns - workers * again * measured(run.step_ns)
     sampler = loader.sampler if loader.dataset_kind == "map" else None
-    advice = OF_WORKERS if workers else OF_DATASET
+    dataset = loader.dataset or "the dataset"
+    advice = OF_WORKERS if workers else OF_DATASET.format(dataset=dataset)
     return epoch_finding(
         run,
         time_ns,

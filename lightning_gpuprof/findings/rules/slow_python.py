@@ -75,6 +75,9 @@ PLAIN_PYTHON = WorkKind(
     "Do this work once and keep the result, move it into the dataset, do it in one step of many, "
     "or write it as operators over whole tensors.",
 )
+OF_PREDICT = (
+    "Call the metric's update() for each batch and its compute() once, after the last batch."
+)
 ONLY_OBSERVES = "Remove a hook that only observes, or let it run in one step of many."
 KINDS = {
     "python": PLAIN_PYTHON,
@@ -217,7 +220,7 @@ def _finding(
         severity=Severity.INFO if uncertain else Severity.BY_SAVING,
         title=f"{percents(least_ns / step_ns, at_most_ns / step_ns)} of each step goes to "
         f"{KINDS[kind].what.format(function=of_kind[0].named)}",
-        advice=KINDS[kind].advice or workers_advice(),
+        advice=_advice(run, kind),
         evidence={
             "python_ns": cost_ns,
             "python_frac": cost_ns / step_ns,
@@ -228,6 +231,13 @@ def _finding(
         confidence=0.8,
         places=_places(of_kind, phase),
     )
+
+
+def _advice(run: RunResults, kind: str) -> str:
+    """Return what to do about work of a kind. `predict` has no logger to log a metric to."""
+    if kind == "metric" and run.start.stage == "predict":
+        return OF_PREDICT
+    return KINDS[kind].advice or workers_advice()
 
 
 def _places(lines: Sequence[LineCount], phase: Phase) -> tuple[Place, ...]:

@@ -49,12 +49,13 @@ def judge(run: RunResults) -> Finding | None:
     title += f"{percent(memory.peak_frac)} of the device"
     if retries:
         title += f"; the allocator retried {'once' if retries == 1 else f'{retries} times'}"
+    training = " and accumulate gradients, checkpoint activations" if run.trains else ""
     beside = f"{size(memory.others_bytes)} are in use beside it. " if memory.others_bytes else ""
     return Finding(
         severity=Severity.CRITICAL if retries or ooms else Severity.WARNING,
         title=title,
-        advice=f"{beside}Lower the batch size{_to_advised(run)} and accumulate gradients, "
-        "checkpoint activations, or let the allocator's segments grow.",
+        advice=f"{beside}Lower the batch size{_to_advised(run)}{training}, or let the allocator's "
+        "segments grow.",
         evidence=evidence_of(
             peak_reserved_bytes=memory.peak_reserved_bytes,
             peak_allocated_bytes=memory.peak_allocated_bytes,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from lightning_gpuprof.adapters.arguments import argument_of
 from lightning_gpuprof.adapters.frames import (
     CHECKPOINT_FILE,
     EVALUATION_LOOP,
@@ -24,6 +25,7 @@ from lightning_gpuprof.adapters.frames import (
     PHASE_BY_HOOK,
     PHASE_BY_LIGHTNING_FILE,
     PHASE_BY_LIGHTNING_FUNCTION,
+    TENSOR_PACKAGES,
     TRAINING_LOOP,
 )
 from lightning_gpuprof.recorders.sampling.library_calls import (
@@ -74,6 +76,10 @@ class ThreadPlace(NamedTuple):
     """Whether the thread is between epochs, and in no step."""
     part: str | None = None
     """Outside of steps: the hook of the module, or the class of the callback (`LineCount.part`)."""
+    entry: str | None = None
+    """In `data_wait`: the user's function that the loader called (`LineCount.entry`)."""
+    argument: str | None = None
+    """The argument that asked for what Lightning or torch does here (`adapters/arguments.py`)."""
 
 
 def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
@@ -93,6 +99,8 @@ def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
     innermost_loop: str | None = None
     outside = False
     hook: CodeType | None = None  # the user's outermost function
+    in_loop: CodeType | None = None  # the user's outermost function inside of the loop
+    argument: str | None = None
     for frame in frames_outwards(innermost):
         code = frame.f_code
         package = package_in(frame)
@@ -106,6 +114,9 @@ def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
             module_caller = frame
         function_inside = code.co_name if package == USER else ""
         hook = code if package == USER else hook
+        in_loop = hook if innermost_loop is None else in_loop
+        if argument is None and package in TENSOR_PACKAGES:
+            argument = argument_of(code)
         if package == USER and phase is None and user_frame is None:
             user_frame = frame
         elif user_frame is None and phase is None and package != GPUPROF:
@@ -131,7 +142,8 @@ def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
         phase = phase_inside if phase is Phase.VALIDATION else phase
     phase = phase or Phase.OTHER
     if user_frame is None:
-        return place_in_package(phase, frames_inside, frame)._replace(outside=outside)
+        place = place_in_package(phase, frames_inside, frame)
+        return place._replace(outside=outside, argument=argument)
     if phase is Phase.CALLBACKS and module_caller is not None and in_module_hook is not None:
         # A callback runs the model: the line to show is the callback's, not the model's.
         user_frame, frames_inside = module_caller, []
@@ -146,7 +158,10 @@ def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
     if kind == "log" and phase is not Phase.VALIDATION:
         phase = Phase.LOGGING  # as for the phase timer
     part = _part(phase, hook) if outside else None
-    return place._replace(phase=phase, kind=kind, outside=outside, part=part)
+    entry = entry_of(in_loop) if phase is Phase.DATA_WAIT and not outside else None
+    return place._replace(
+        phase=phase, kind=kind, outside=outside, part=part, entry=entry, argument=argument
+    )
 
 
 def _part(phase: Phase, hook: CodeType | None) -> str | None:
@@ -160,6 +175,18 @@ def _part(phase: Phase, hook: CodeType | None) -> str | None:
         return hook.co_name
     owner: str = getattr(hook, "co_qualname", "").rpartition(".")[0]
     return owner.rpartition(".")[2] or None
+
+
+def entry_of(code: CodeType | None) -> str | None:
+    """Return the name of a function with its class, such as `Corpus.__getitem__`.
+
+    Before Python 3.11 the class is not known.
+    """
+    if code is None:
+        return None
+    name: str = getattr(code, "co_qualname", code.co_name)
+    name = name.rpartition("<locals>.")[2]
+    return None if "<" in name else name
 
 
 def place_in_user_code(
@@ -214,6 +241,7 @@ def line_counts(
             operation=place.operation,
             doubt=doubts[place],
             part=place.part,
+            entry=place.entry,
         )
         for place, count in samples.most_common()
         if place.file

@@ -234,4 +234,5 @@ def _activity(
     place = stack_lines.place_in_user_code(
         Phase.DATA_WAIT, frames[index], frames[:index], innermost
     )
-    return WORK, place
+    users = [frame for frame, package in zip(frames, packages, strict=True) if package == USER]
+    return WORK, place._replace(entry=stack_lines.entry_of(users[-1].f_code))

@@ -206,11 +206,15 @@ LOOP = f"{SITE}/lightning/pytorch/loops/training_epoch_loop.py", "advance"
 LIBRARY = f"{SITE}/forecasting/module.py"
 
 
+HAS_QUALIFIED_NAMES = sys.version_info >= (3, 11)
+
+
 def stack(*calls):
     """Return the innermost frame of calls, given from the outermost one on."""
     frame = None
     for file, name, *known in calls:
-        code = (lambda: None).__code__.replace(co_filename=file, co_name=name)
+        qualified = {"co_qualname": name} if HAS_QUALIFIED_NAMES else {}
+        code = (lambda: None).__code__.replace(co_filename=file, co_name=name, **qualified)
         space = {"__name__": file.split("site-packages/")[-1].split("/")[0]}
         space |= dict(*known)
         frame = SimpleNamespace(f_code=code, f_back=frame, f_lineno=1, f_lasti=-1, f_globals=space)
@@ -321,6 +325,26 @@ def test_an_evaluation_outside_a_fit_has_phases_of_its_own(loop, file, function,
     at = place_in_loop(stack(MAIN, (loop, "run"), (loop, "_step"), *called))
     assert (at.phase, at.function) == (phase, "work")
     assert place_in_loop(stack(MAIN, (loop, "run"), (loop, "on_run_end"), *called)) is None
+
+
+@pytest.mark.parametrize("loop", [[(EVALUATION, "run")], [LOOP]])
+def test_of_a_batch_the_function_that_the_loader_called_is_named(loop):
+    inner = (("/home/me/data.py", name) for name in ("collate", "parse", "split"))
+    at = place_in_loop(stack(MAIN, *loop, FETCH, *inner))
+    assert (at.phase, at.function, at.entry) == (Phase.DATA_WAIT, "split", "collate")
+
+
+def test_a_method_that_the_loader_called_is_named_with_its_class(places):
+    name = "Data.__getitem__" if HAS_QUALIFIED_NAMES else "__getitem__"
+    assert places["data"].entry == name
+    assert places["step"].entry is None
+
+
+def test_the_argument_that_asked_for_what_torch_does_is_recorded():
+    clips = f"{SITE}/lightning/pytorch/plugins/precision/precision.py", "clip_grad_by_norm"
+    norm = f"{SITE}/torch/nn/utils/clip_grad.py", "clip_grad_norm_"
+    assert place_in_loop(stack(MAIN, LOOP, clips, norm)).argument == "gradient_clip_val"
+    assert place_in_loop(stack(MAIN, LOOP, norm)).argument is None
 
 
 def test_in_a_packages_dataset_its_function_is_named_and_the_nearest_line_of_the_program():

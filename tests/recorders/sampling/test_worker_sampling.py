@@ -146,6 +146,7 @@ def test_a_users_line_within_a_fetch_is_work():
     doing, at = look((LOOP, "_worker_loop"), (FETCH, "fetch"), (USER, "__getitem__"))
     assert doing == sampling.WORK
     assert at[:6] == (Phase.DATA_WAIT, USER, 2, "__getitem__", None, None)
+    assert at.entry == "__getitem__"
 
 
 def test_the_innermost_line_of_the_user_is_named_with_what_it_calls():
