@@ -212,7 +212,7 @@ class _Page:
         number = self._numbers[id(card)]
         head = text_line(f"{number}. [{card.severity}]", SEVERITY_STYLES[card.severity])
         yield Padding(head.append_text(text_line(f" {card.title}", "bold")), (0, 0, 0, 1))
-        if number <= MOST_IN_FULL or card.severity != "info" or self._verbose:
+        if number <= MOST_IN_FULL or self._verbose:
             yield grid(list(self._finding_rows(card)), first="dim", indent=4)
         if card is self._document.findings[-1] and self._is_brief():
             yield _indented(MORE)

@@ -179,8 +179,8 @@ def _bars(part: Bars) -> str:
 def _finding(card: FindingCard, number: int, *, verbose: bool) -> Iterator[str]:
     marker = f"{number}. ".ljust(_INDENT)
     yield f"{marker}**{plain(card.title)}** ({code(card.id)}, {card.severity})"
-    is_info = card.severity == "info"
-    if not verbose and is_info and (number > MOST_IN_FULL or card.saving is not None):
+    brief = card.severity == "info" and card.saving is not None
+    if not verbose and (number > MOST_IN_FULL or brief):
         return
     where = _where(card.places)
     rows = [

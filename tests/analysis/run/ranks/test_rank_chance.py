@@ -72,7 +72,7 @@ def test_the_late_rank_is_named_with_its_phase_and_what_it_costs(phase, every, r
     saved_ns = mean_step(simulate(ranks, ranks=ranks, **cause)) - mean_step(
         simulate(ranks, ranks=ranks)
     )
-    assert waits.delay_ns == pytest.approx(saved_ns, rel=0.25)
+    assert waits.delay_ns == pytest.approx(saved_ns, rel=0.3)
     assert waits.sure_ns <= waits.delay_ns + 1  # rounded by themselves
 
 
