@@ -2,6 +2,7 @@
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.shares import share_name
+from lightning_gpuprof.records.phases import OWN_PART
 from lightning_gpuprof.report.document import Column, Section, Table, Value
 
 MIN_FRAC = 0.005
@@ -29,7 +30,7 @@ def account_section(run: RunResults) -> Section | None:
     rest: list[dict[str, Value]] = [
         {"name": name, "total_ns": total_ns}
         for name, total_ns in (
-            ("Measuring, by this package's callbacks", account.measuring_ns),
+            (f"{OWN_PART}, measuring", account.measuring_ns),
             ("All smaller shares", sum(share.total_ns for share in small)),
             ("Not recorded", account.unrecorded_ns),
         )
