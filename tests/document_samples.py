@@ -14,6 +14,7 @@ from lightning_gpuprof.analysis.trace_tables import ANALYSIS_VERSION
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.facts import CoreWait
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, top_runs, trace_name
+from lightning_gpuprof.records.lines import LineCount, OutsideLines
 from lightning_gpuprof.records.schema import (
     Advice,
     Device,
@@ -125,6 +126,9 @@ def everything_run(folder: Path) -> Path:
         site,
         Advice(step=50, batch_size=8, suggested_batch_size=16, low=12, high=20),
         Note(step=0, name="n", message="a note"),
+        OutsideLines(
+            9, (LineCount("other", "train.py", 5, "f", "g()", None, None, 9),), {"other": 9}
+        ),
         OutsideSpan(where="setup", start_ns=0, dur_ns=1, phase_ns={"other": 1}),
         ProbeDisabled(probe="p", step=1, error="e", traceback="t"),
         ProfilerCycle(cycle=0, first_step=1, last_step=2, trace_file="t.gz"),

@@ -39,6 +39,7 @@ from lightning_gpuprof.report.run.places import (
     compile_section,
     lines_section,
     modules_section,
+    outside_lines_section,
     sync_sites_section,
     workers_section,
 )
@@ -114,6 +115,7 @@ def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
     yield account_section(run)
     yield step_time_section(run)
     yield lines_section(run)
+    yield outside_lines_section(run)
     yield workers_section(run)
     yield modules_section(run)
     yield from traced_sections(run)

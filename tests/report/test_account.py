@@ -3,6 +3,7 @@
 import pytest
 from rule_cases import EPOCH_FLAGS, MS, WORK, every
 
+from lightning_gpuprof.records.lines import LineCount, OutsideLines
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.document import Verdict
@@ -64,3 +65,14 @@ def test_what_was_done_once_in_a_short_run_is_said_beside_the_verdict(document_o
     verdict = verdict_of(document_of(WORK, records=[start], wall_ns=1_900 * MS))
     assert verdict.kind == "nothing"
     assert "47.4% of this run was done only once" in verdict.sentence
+
+
+def test_lines_between_epochs_have_their_hook_and_their_share_of_the_samples(document_of):
+    line = LineCount("other", "train.py", 9, "table", "dumps(rows)", None, None, 30, part="hook")
+    rare = LineCount("other", "train.py", 12, "table", "sum(rows)", None, None, 4, part="hook")
+    sampled = OutsideLines(40, (line, rare), {"other": 40})
+    document = document_of(WORK, flags=EPOCH_FLAGS, records=[*ends("other", 9, 9), sampled])
+    (table,) = document.section("outside_lines").body
+    (row,) = table.rows
+    assert (row["place"].line, row["part"], row["frac"]) == (9, "hook", 0.75)
+    assert document_of(WORK, session=1).section("outside_lines") is None

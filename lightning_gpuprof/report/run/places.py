@@ -2,11 +2,16 @@
 
 from dataclasses import asdict
 
-from lightning_gpuprof.analysis.run.line_times import SampledLine, line_times, unlisted_ns
+from lightning_gpuprof.analysis.run.line_times import (
+    SampledLine,
+    group_by_line,
+    line_times,
+    unlisted_ns,
+)
 from lightning_gpuprof.analysis.run.module_times import module_times
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, worker_line_times
-from lightning_gpuprof.records.lines import CodePlace
+from lightning_gpuprof.records.lines import CodePlace, LineCount
 from lightning_gpuprof.records.schema import SyncSite
 from lightning_gpuprof.report.document import (
     Column,
@@ -74,6 +79,35 @@ def lines_section(run: RunResults) -> Section | None:
         parts.append(Figures((Figure("unlisted_ns", "any other line at most", rest_ns, "ns"),)))
     note = "sampled on the host in the first seconds"
     return Section("lines", "At which lines", "page", tuple(parts), note=note)
+
+
+def outside_lines_section(run: RunResults) -> Section | None:
+    """Return the lines that were sampled between epochs; None if there were few samples."""
+    sampled = run.facts.outside_lines
+    lines = [] if sampled is None else group_by_line(sampled.lines)
+    if sampled is None or not lines:
+        return None
+    lines.sort(key=lambda line: -line.count)
+    rows: list[dict[str, Value]] = [
+        {
+            "place": _place(line.most),
+            "part": line.most.part,
+            "frac": line.count / sampled.whole,
+            "callee": line.most.callee,
+            "count": line.count,
+        }
+        for line in lines[:MOST_LINES]
+    ]
+    columns = (
+        Column("place", "Line", "place", keep_end=True),
+        Column("part", "In", "code"),
+        Column("frac", "Share", "frac", note="of the samples between epochs"),
+        Column("callee", "Mostly in", "code", detail="verbose"),
+        Column("count", "Samples", "count", detail="verbose"),
+    )
+    table = Table("outside_lines", columns, tuple(rows), first_rows=FIRST_LINES)
+    note = "where the training thread was sampled between epochs"
+    return Section("outside_lines", "Lines between epochs", "page", (table,), note=note)
 
 
 def workers_section(run: RunResults) -> Section | None:
@@ -222,7 +256,7 @@ def sync_sites_section(run: RunResults) -> Section | None:
     return Section("sync_sites", "Host syncs", "page", (table,), note=note)
 
 
-def _place(line: SampledLine | CodePlace | SyncSite) -> Place:
+def _place(line: SampledLine | LineCount | CodePlace | SyncSite) -> Place:
     return Place(
         file=line.file,
         line=line.line,
