@@ -1,9 +1,9 @@
 """How the step time changes for good: at once, or little by little.
 
-The medians of stretches of steps are compared with shapes: constant until a step and constant after
-it, constant until a step and rising from there, rising until a step and constant from there. The
-shape that fits best is reported if it explains most of how stretches differ, and more than it would
-if the stretches came in any other order.
+The first quartiles of stretches of steps are compared with shapes: constant until a step and
+constant after it, constant until a step and rising from there, rising until a step and constant
+from there. The shape that fits best is reported if it explains most of how stretches differ, and
+more than it would if the stretches came in any other order.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lightning_gpuprof.analysis.chance import LEVEL, RESAMPLES, SEED
-from lightning_gpuprof.analysis.run.steady import median, step_flags, without_pauses
+from lightning_gpuprof.analysis.run.steady import step_flags, without_pauses
 from lightning_gpuprof.arrays import Floats, Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import StepFlag
 
 STRETCHES = 48
+USUAL = 0.25
+"""The quantile that stands for a stretch. What interrupts a step only makes it longer, so that
+lower quantiles vary less."""
 STRETCH_STEPS = 5
-"""The median of fewer steps depends on single slow steps."""
+"""The quartile of fewer steps depends on single steps."""
 MIN_STRETCHES = 8
 LEAST_FIT = 0.7
 """A shape is reported if it explains this share of the variance of the stretches."""
@@ -86,11 +89,11 @@ def pace_change(session: Session, steady: Mask) -> PaceChange | None:
         return None
     numbers = session.columns.get("step", np.arange(session.steps))[plain]
     dur_ns = without_pauses(session)[plain]
-    change = _best_shape(_medians(dur_ns, count))
+    change = _best_shape(_usual(dur_ns, count))
     if change is None:
         return None
     shape, kind, place = change
-    first, last = _ends(shape, _medians(dur_ns, count))
+    first, last = _ends(shape, _usual(dur_ns, count))
     if abs(last - first) < LEAST_CHANGE * first:
         return None
     stretches = np.array_split(np.arange(len(numbers)), count)
@@ -140,8 +143,8 @@ def _shapes(count: int) -> list[_Shape]:
     return shapes
 
 
-def _best_shape(medians: Floats) -> _Shape | None:
-    """Return the shape that fits the medians of stretches; None if none does better than chance.
+def _best_shape(values: Floats) -> _Shape | None:
+    """Return the shape that fits the values of stretches; None if none does better than chance.
 
     >>> _best_shape(np.repeat([5.0, 9.0], [10, 30]))[1:]
     ('at once', 10)
@@ -150,10 +153,10 @@ def _best_shape(medians: Floats) -> _Shape | None:
     >>> _best_shape(np.tile([5.0, 9.0], 20)) is None
     True
     """
-    shapes = _shapes(len(medians))
+    shapes = _shapes(len(values))
     centred = np.array([shape - shape.mean() for shape, _, _ in shapes])
     centred /= np.linalg.norm(centred, axis=1, keepdims=True)
-    deviations = medians - medians.mean()
+    deviations = values - values.mean()
     whole = float(deviations @ deviations)
     if not whole:
         return None
@@ -170,21 +173,21 @@ def _best_shape(medians: Floats) -> _Shape | None:
     return None if shrinks and shape[1] != _AT_ONCE else shape
 
 
-def _ends(shape: Floats, medians: Floats) -> tuple[float, float]:
-    """Return the values at 0 and at 1 of a shape that is fitted to the medians."""
+def _ends(shape: Floats, values: Floats) -> tuple[float, float]:
+    """Return the values at 0 and at 1 of a shape that is fitted to the values of stretches."""
     centred = shape - shape.mean()
-    slope = float(centred @ medians / (centred @ centred))
-    first = float(medians.mean()) - slope * float(shape.mean())
+    slope = float(centred @ values / (centred @ centred))
+    first = float(values.mean()) - slope * float(shape.mean())
     return first, first + slope
 
 
 def _changes(session: Session, plain: Mask, shape: Floats) -> dict[Phase, PhaseChange]:
     changes = {}
     for phase, column in session.phases_ns(Phase).items():
-        first, last = _ends(shape, _medians(column[plain], len(shape)))
+        first, last = _ends(shape, _usual(column[plain], len(shape)))
         changes[phase] = PhaseChange(max(0, round(first)), max(0, round(last)))
     return dict(sorted(changes.items(), key=lambda item: -abs(item[1].more_ns)))
 
 
-def _medians(values: Int64, count: int) -> Floats:
-    return np.array([median(stretch) for stretch in np.array_split(values, count)], dtype=float)
+def _usual(values: Int64, count: int) -> Floats:
+    return np.array([np.quantile(stretch, USUAL) for stretch in np.array_split(values, count)])

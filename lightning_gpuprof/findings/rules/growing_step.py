@@ -20,12 +20,12 @@ If batches grow, as with samples sorted by their length or a curriculum, that ma
 nothing needs to change, but compare runs over the same steps.
 
 ## How it is measured
-Shapes are fitted to the medians of up to 48 stretches of the run: a change at once, and growth from
-or until some step. Growth is reported if it explains 70% of how the stretches differ, more than in
-99 of 100 random orders of the stretches, and a quarter of the step. `grown_per_step_ns` is what the
-growth has cost per step on average. Phases are attributed by the same shape. The saving lies
-between none, or this cost if a line is known that appends to what grows, and what the growth costs
-by now.
+Shapes are fitted to the first quartiles of up to 48 stretches of the run: a change at once, and
+growth from or until some step. Growth is reported if it explains 70% of how the stretches differ,
+more than in 99 of 100 random orders of the stretches, and a quarter of the step.
+`grown_per_step_ns` is what the growth has cost per step on average. Phases are attributed by the
+same shape. The saving lies between none, or this cost if a line is known that appends to what
+grows, and what the growth costs by now.
 
 ## Limits
 If optimizer and zeroing of gradients slow down by half as much, the machine gets slower, and there
