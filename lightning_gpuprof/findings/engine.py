@@ -90,7 +90,8 @@ def _bounded(finding: Finding, run: RunResults) -> Finding:
 
     The saving is widened by how much two equal runs of this length differ; the two errors are
     independent, so their squares add up. The middle stays where it is unless the lower end would
-    fall below zero. A saving that may be zero and is unlikely to be noticeable is `info`.
+    fall below zero. A saving that may be zero and is unlikely to be noticeable is `info`,
+    unless the finding matters without it.
     """
     most_ns = _most_ns(finding, run)
     claimed = finding.saving_ns
@@ -107,7 +108,8 @@ def _bounded(finding: Finding, run: RunResults) -> Finding:
         if severity is Severity.CRITICAL and capped.high > 0:
             severity = Severity.WARNING
     may_be_nothing = saving.low <= 0 < saving.high
-    if may_be_nothing and saving.counted_on < WARNING_FRAC * (run.step_ns or 0):
+    is_little = saving.counted_on < WARNING_FRAC * (run.step_ns or 0)
+    if may_be_nothing and is_little and not finding.matters:
         severity = Severity.INFO
     cause = finding.cause_ns or claimed
     return replace(
@@ -149,6 +151,6 @@ def _error_frac(finding: Finding, run: RunResults) -> float:
 
 def _matters(finding: Finding, run: RunResults) -> bool:
     """Return whether a finding claims no time, or enough of it to be shown."""
-    if finding.saving_ns.high == 0 or not run.step_ns:
+    if finding.matters or finding.saving_ns.high == 0 or not run.step_ns:
         return True
     return finding.saving_ns.middle >= MIN_SAVING_FRAC * run.step_ns

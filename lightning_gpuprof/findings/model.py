@@ -128,6 +128,7 @@ class Finding:
         places: What the finding is about, most important first.
         change: The change as code to paste; None if it cannot be written in general.
         when: When the time that it saves is spent.
+        matters: Whether the severity stands however little time is saved, as memory fills up.
         explains: Ids of findings that know less about the same time (`overlap.py`).
         measured: The trial that the saving was measured in; None if a model expects it.
     """
@@ -145,6 +146,7 @@ class Finding:
     places: tuple[Place, ...] = ()
     change: str | None = None
     when: When = When.IN_STEPS
+    matters: bool = False
     explains: tuple[str, ...] = ()
     measured: str | None = None
 

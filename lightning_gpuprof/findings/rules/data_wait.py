@@ -66,7 +66,7 @@ ADVICE = {
     LoaderChange.ROWS: "Samples are rows of tensors in memory, which are faster to index than to "
     "send: make batches in the training process, or index a whole batch at once (__getitems__).",
     LoaderChange.WHOLE: "Samples are rows of tensors in memory. Index a whole batch at once "
-    "instead of one by one: the sampler yields the indices of a batch, and nothing is collated.",
+    "(__getitems__) instead of row by row, which also leaves nothing to collate.",
     LoaderChange.SAMPLER: "{sampler} takes most of the wait. It runs in the training process, so "
     "workers do not help: order a whole epoch at once, with tensor operations.",
     LoaderChange.NO_WORKERS: "Most of the wait is receiving batches from workers: make batches "
@@ -85,8 +85,11 @@ NO_LOADER = (
     "each batch. Do work once, before the loop, and on whole batches."
 )
 WHOLE = """\
-batches = BatchSampler(RandomSampler(data), {batch_size}, drop_last=False)
-DataLoader(data, sampler=batches, batch_size=None)"""
+class Rows(TensorDataset):
+    def __getitems__(self, indices):
+        return [tensor[indices] for tensor in self.tensors]
+
+DataLoader(Rows(...), ..., collate_fn=list)"""
 WHY_NO_WORKERS = {
     NoWorkers.EVERY_CORE: "{now} workers already use all {cores} cores.",
     NoWorkers.SHARED: "Leave num_workers at 0: the dataset reads {shares} during training, and "
@@ -233,7 +236,7 @@ def _change(run: RunResults, plan: LoaderPlan) -> str | None:
         return "DataLoader(..., num_workers=0)"
     loader = run.start.loader
     if plan.change is LoaderChange.WHOLE:
-        return WHOLE.format(batch_size=(loader.batch_size if loader else None) or 64)
+        return WHOLE
     if plan.change not in (LoaderChange.WORKERS, LoaderChange.STORAGE) or not plan.num_workers:
         return None
     persistent = ", persistent_workers=True" if run.trains else ""

@@ -79,7 +79,8 @@ def judge(run: RunResults) -> Finding | None:
     if not explains and metric.num_bytes < MIN_BYTES and not saving.high:
         return None
     severity = grade(saving, measured(run.step_ns))
-    if severity is Severity.INFO and per_step_bytes >= WARN_BYTES_PER_STEP:
+    fast = per_step_bytes >= WARN_BYTES_PER_STEP
+    if severity is Severity.INFO and fast:
         severity = Severity.WARNING
     advice = (RESET if never_reset else BOUNDED).format(name=metric.name)
     advice += THRESHOLDS if metric.lacks_thresholds else ""
@@ -104,6 +105,7 @@ def judge(run: RunResults) -> Finding | None:
             *(Place(phase=phase.value, name=None if cost.phases else "metric") for phase in phases),
         ),
         change=f'self.log("{attribute}", {metric.name})' if never_reset else None,
+        matters=fast,
         explains=("memory-growth", "growing-step"),
     )
 

@@ -86,6 +86,7 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.9,
         places=(Place(phase=Phase.FORWARD.value, name=kept.writer or "predict_step"),),
         change=None if only_writer else change,
+        matters=True,
         explains=("memory-growth",),
     )
 

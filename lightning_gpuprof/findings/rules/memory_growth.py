@@ -94,8 +94,9 @@ def _finding(
     is_known = memory is not None or line is not None
     severity = grade(cost.saving, measured(run.step_ns)) if is_known else Severity.INFO
     evidence = cost.evidence
+    fast = memory is not None and memory.bytes_per_step >= WARN_BYTES_PER_STEP
     if memory is not None:
-        if memory.bytes_per_step >= WARN_BYTES_PER_STEP and severity is Severity.INFO:
+        if fast and severity is Severity.INFO:
             severity = Severity.WARNING
         evidence["growth_per_step_bytes"] = round(memory.bytes_per_step)
         evidence["last_bytes"] = memory.last_bytes
@@ -118,6 +119,7 @@ def _finding(
             *(Place(phase=phase.value) for phase in cost.phases),
         ),
         change=change,
+        matters=fast,
         explains=SLOWER,
     )
 

@@ -92,6 +92,7 @@ def judge(run: RunResults) -> Finding | None:
         ),
         confidence=0.9 if by_copies and objects is not None else 0.6,
         places=(Place(name=name),),
+        matters=True,
         change=change,
     )
 

@@ -365,7 +365,7 @@ def test_rows_in_memory_are_indexed_by_the_batch_and_need_no_workers(evaluate):
     records = [BatchBytes(4_000)]
     finding = evaluate(WAITS, cpu_count=4, loader=loader, samples=32, records=records)
     assert "num_workers" not in finding.advice + finding.change
-    assert "BatchSampler(RandomSampler(data), 32" in finding.change
+    assert "__getitems__" in finding.change
     # A fifth less than the wait, less 700 ns for each row and 0.35 ns for each byte.
     assert span(finding) == (4_800_000 - 22_400 - 1_400, 7_200_000)
 

@@ -51,6 +51,14 @@ def test_the_same_growth_is_reported_once(analyze):
     assert [finding.id for finding in evaluate_rules(run, asked).findings] == ["kept-predictions"]
 
 
+def test_memory_matters_however_little_time_is_saved(analyze):
+    noisy = {"forward": [(2 + step % 7) * MS for step in range(100)]}
+    little = PageFaults(faults=100 * 256, system_ns=MS)
+    run = analyze(noisy, records=[KEPT, little], stage="predict")
+    [finding] = evaluate_rules(run, [rules()["kept-predictions"]]).findings
+    assert (finding.severity, finding.saving_ns.low) == (Severity.WARNING, 0)
+
+
 def test_small_outputs_are_not_reported(predict):
     assert predict(KeptPredictions(MIB // 2, MIB // 2, returned=True)) is None
 
