@@ -36,12 +36,14 @@ class OperatorTimes(Struct, frozen=True):
         typed_ns: The same in the recorded types.
         strided_ns: With the recorded strides, too.
         denormal_ns: As before, where the largest tensor holds denormal numbers.
+        flushed_ns: The same after `torch.set_flush_denormal(True)`.
     """
 
     normal_ns: int
     typed_ns: int
     strided_ns: int
     denormal_ns: int
+    flushed_ns: int
 
 
 class TimingRequest(Struct, frozen=True):

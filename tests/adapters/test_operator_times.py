@@ -84,10 +84,22 @@ def test_types_and_strides_are_timed_only_if_they_differ(monkeypatch):
     asked = []
     monkeypatch.setattr(TimedCall, "_fastest_ns", lambda self, **kind: asked.append(kind) or 1)
     times_of(MM)
-    assert asked == [{"dtype": torch.float32}, {"strided": True, "denormal": True}]
+    denormal = {"strided": True, "denormal": True}
+    assert asked == [{"dtype": torch.float32}, denormal, denormal]
     asked.clear()
     times_of(OperatorInputs("aten::mm", ([8, 8], [8, 8]), ("double",) * 2, ([8, 1], [1, 8])))
     assert asked[1:3] == [{}, {"strided": True}]
+
+
+def test_the_thread_that_flushes_denormal_numbers_is_another(monkeypatch):
+    def is_flushing(self, **kind):
+        return 1 + int(sys.float_info.min / two == 0.0)
+
+    two = 2.0
+    monkeypatch.setattr(TimedCall, "_fastest_ns", is_flushing)
+    times = times_of(MM)
+    assert (times.denormal_ns, times.flushed_ns) == (1, 2)
+    assert sys.float_info.min / two > 0.0
 
 
 def calls():

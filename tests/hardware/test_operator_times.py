@@ -20,7 +20,7 @@ from lightning_gpuprof.records.operator_times import (
 HERE = Machine("a CPU", 2, "2.13.0")
 MM = OperatorInputs("aten::mm", ([8, 8], [8, 8]), ("float", "float"))
 ADD = OperatorInputs("aten::add", ([8], [8], []), ("float", "float", "Scalar"), (), ("", "", "1"))
-TIMES = OperatorTimes(1_000, 1_000, 2_000, 9_000)
+TIMES = OperatorTimes(1_000, 1_000, 2_000, 9_000, 1_000)
 
 
 @pytest.fixture

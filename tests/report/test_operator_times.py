@@ -20,7 +20,9 @@ def asked(monkeypatch):
 
     def times(machine, calls, *, measure):
         asked.append((machine.threads, [call.name for call in calls], measure))
-        return {call.key: OperatorTimes(MS // 5, MS // 5, MS // 5, 4 * MS) for call in calls}
+        return {
+            call.key: OperatorTimes(MS // 5, MS // 5, MS // 5, 4 * MS, MS // 5) for call in calls
+        }
 
     monkeypatch.setattr(module, "operator_times", times)
     return asked

@@ -19,15 +19,18 @@ torch.set_flush_denormal(True)  # after; at the start of the program
 trainer.fit(model, loader)
 ```
 
-Otherwise compute in float32 (`Trainer(precision="32-true")`), or make a tensor contiguous once.
+Some operators, such as `sqrt`, stay slow with such numbers: keep the numbers larger there, by a
+small constant. For other causes compute in float32 (`Trainer(precision="32-true")`), or make a
+tensor contiguous once.
 
 ## How it is measured
 A trace holds the shapes, types and strides of an operator's inputs, and `call_ns`, what the call
 takes. If it may be slow, whoever reads the report times the same call on the same CPU with as many
 threads: with ordinary numbers in contiguous float32 (`normal_ns`), in the recorded types
-(`typed_ns`), with the recorded strides (`strided_ns`) and with denormal numbers (`denormal_ns`).
-The first kind that takes half as long as the call names the cause. This takes some seconds once;
-the times are stored in the user's cache folder.
+(`typed_ns`), with the recorded strides (`strided_ns`) and with denormal numbers (`denormal_ns`),
+also after `torch.set_flush_denormal(True)` (`flushed_ns`). The first kind that takes half as long
+as the call names the cause. This takes some seconds once; the times are stored in the user's cache
+folder.
 
 ## Limits
 Only calls that take 0.1 ms and 5 % of the step are judged, of operators whose arguments a trace
@@ -73,6 +76,8 @@ class Cause(str, Enum):
     DTYPE = "dtype"
     STRIDES = "strides"
     DENORMAL = "denormal"
+    UNFLUSHED = "unflushed"
+    """Denormal numbers, which the operator's library computes with whatever the CPU is told."""
     UNKNOWN = "unknown"
 
 
@@ -84,6 +89,9 @@ ADVICE = {
     Cause.DENORMAL: "With denormal numbers (below 1e-38) it takes {denormal} here, with ordinary "
     "ones {normal}. Call torch.set_flush_denormal(True) at the start of the program, before any "
     "thread computes, or find out why numbers become so small.",
+    Cause.UNFLUSHED: "With denormal numbers (below 1e-38) it takes {denormal} here, with ordinary "
+    "ones {normal}, and torch.set_flush_denormal(True) does not change this operator. Keep the "
+    "numbers above 1e-38: scale them, add a small constant, or clamp them before the call.",
     Cause.UNKNOWN: "Timed alone, it takes {normal} here. What remains are pages of memory "
     "that are new to the process, other programs that use the memory, and cores of other speed.",
 }
@@ -91,6 +99,7 @@ CHANGE = {
     Cause.DTYPE: "x = x.float()  # before the calls",
     Cause.STRIDES: "x = x.contiguous()  # once, before the calls",
     Cause.DENORMAL: "torch.set_flush_denormal(True)  # at the start of the program",
+    Cause.UNFLUSHED: "x = x.clamp_min(torch.finfo(x.dtype).tiny)  # before the call",
     Cause.UNKNOWN: None,
 }
 OF_TRAINER = 'Trainer(..., precision="32-true")'
@@ -124,6 +133,7 @@ def judge(run: RunResults) -> Finding | None:
             typed_ns=times.typed_ns,
             strided_ns=times.strided_ns,
             denormal_ns=times.denormal_ns,
+            flushed_ns=times.flushed_ns,
             calls_count=round(longest.per_step),
         ),
         saving_ns=Range(round(low_ns), round(cost_ns - normal_ns)),
@@ -157,7 +167,7 @@ def _cause(calls: SlowCalls, run: RunResults) -> Cause | None:
     spread = calls.row.spread
     if spread is None or spread > MOST_SPREAD or _is_contended(calls, run):
         return None
-    return Cause.DENORMAL if _may_be_denormal(calls, run) else Cause.UNKNOWN
+    return _denormal(calls, run) or Cause.UNKNOWN
 
 
 def _is_contended(calls: SlowCalls, run: RunResults) -> bool:
@@ -170,10 +180,14 @@ def _is_contended(calls: SlowCalls, run: RunResults) -> bool:
     return wait.frac > MOST_WAIT_FRAC
 
 
-def _may_be_denormal(calls: SlowCalls, run: RunResults) -> bool:
-    flushed = run.start.torch_settings.get("flush_denormal") is True
-    near = calls.times.denormal_ns / NEAR <= calls.call_ns <= NEAR * calls.times.denormal_ns
-    return near and not flushed
+def _denormal(calls: SlowCalls, run: RunResults) -> Cause | None:
+    """Return the cause if it is denormal numbers."""
+    times, is_flushing = calls.times, run.start.torch_settings.get("flush_denormal") is True
+    with_denormals_ns = times.flushed_ns if is_flushing else times.denormal_ns
+    if not with_denormals_ns / NEAR <= calls.call_ns <= NEAR * with_denormals_ns:
+        return None
+    unchanged = is_flushing or times.flushed_ns > HALF * times.denormal_ns
+    return Cause.UNFLUSHED if unchanged else Cause.DENORMAL
 
 
 def _rates(calls: SlowCalls) -> str:
