@@ -115,7 +115,7 @@ def _bounded(finding: Finding, run: RunResults) -> Finding:
     return replace(
         finding,
         saving_ns=saving,
-        likely_ns=round(min(claimed.middle, cause.middle, most_ns)),
+        likely_ns=round(min(claimed.middle, cause.middle + finding.beyond_ns, most_ns)),
         indirect_ns=max(0, claimed.high - most_ns),
         severity=severity,
         confidence=confidence,
@@ -125,13 +125,14 @@ def _bounded(finding: Finding, run: RunResults) -> Finding:
 def _most_ns(finding: Finding, run: RunResults) -> int:
     """Return the most that a finding may save.
 
-    That is the upper end of what its cause takes, and at most `MOST_FRAC` of the step (with the
-    time between epochs, if the cause lies there).
+    That is the upper end of what its cause takes, with what it saves beyond it, and at most
+    `MOST_FRAC` of the step (with the time between epochs, if the cause lies there).
     """
     step_ns = step_of(finding, run)
     most = MOST_FRAC * step_ns if step_ns else float(finding.saving_ns.high)
     if finding.cause_ns is not None:
-        most = min(most, finding.cause_ns.high * (1 + _error_frac(finding, run)))
+        cause_ns = finding.cause_ns.high * (1 + _error_frac(finding, run))
+        most = min(most, cause_ns + finding.beyond_ns)
     return round(most)
 
 

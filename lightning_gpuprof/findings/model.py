@@ -120,6 +120,8 @@ class Finding:
             to the upper end of `cause_ns`.
         cause_ns: What the cause takes of a step, as far as the rule knows; the engine adds the
             error of the mean of its phase or part. None: at most the step.
+        beyond_ns: How much more than its cause the change saves at most, because it takes work from
+            cores that other processes wait for.
         likely_ns: The middle of the saving that the rule expects of the cause itself; the engine
             fills it in.
         indirect_ns: How much more than its cause a change may save; the engine fills it in.
@@ -140,6 +142,7 @@ class Finding:
     evidence: Mapping[str, int | float]
     saving_ns: Range = Range(0, 0)
     cause_ns: Range | None = None
+    beyond_ns: int = 0
     likely_ns: int = 0
     indirect_ns: int = 0
     confidence: float

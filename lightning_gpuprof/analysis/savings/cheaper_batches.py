@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import batch_lines
 from lightning_gpuprof.analysis.savings.hidden import Exposed
+from lightning_gpuprof.analysis.savings.pipeline import Pipeline
 from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
 
@@ -104,13 +105,11 @@ def cheaper_batches(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) 
     all but `LEFT_FRAC` of it if it can be done once, half of it if it draws random numbers. Without
     samples of such code, half of the wait is assumed to go (docs/adr/0031).
     """
-    loader, own = run.start.loader, own_code(run)
-    saved_frac, once = 0.5, own is not None and draws(run) < MOSTLY
-    if own is not None:
-        saved_frac = own.low_frac * (1 - LEFT_FRAC if once else 0.5)
+    loader, once = run.start.loader, can_be_done_once(run)
+    saved_frac = saved_share(run)
     if loader is not None and loader.num_workers:
         workers = run.loader.workers
-        busy_frac = workers.work / workers.whole if workers and own else 1.0
+        busy_frac = workers.work / workers.whole if workers and own_code(run) else 1.0
         return min(lost.low_ns, round(saved_frac * busy_frac * step_ns)), lost.high_ns
     if run.batch_size is None:
         return 0, lost.high_ns
@@ -120,3 +119,30 @@ def cheaper_batches(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) 
     validation_wait_ns = validation_ns(run)
     low_ns = max(0, low_ns) + round(saved_frac * validation_wait_ns)
     return low_ns, lost.high_ns + validation_wait_ns
+
+
+def cheaper_in_workers(run: RunResults, pipeline: Pipeline) -> tuple[int, int]:
+    """Return the least and the most that cheaper samples save of a step with workers.
+
+    The same share of the work goes as in `cheaper_batches`; what that saves of a step follows from
+    the demands of the pipeline, and may exceed the wait where processes share busy cores.
+    """
+    kept_ns = SAMPLE_NS * (run.batch_size or 0.0)
+    made_ns = pipeline.make_ns + pipeline.storage_ns
+    most_frac = 1 - min(1.0, kept_ns / made_ns) if made_ns else 0.0
+    least_frac = min(saved_share(run), most_frac)
+    low_step_ns, high_step_ns = pipeline.step_without(least_frac, most_frac)
+    return round(pipeline.step_ns - high_step_ns), round(pipeline.step_ns - low_step_ns)
+
+
+def can_be_done_once(run: RunResults) -> bool:
+    """Return whether most of making batches is the user's own code that draws no random numbers."""
+    return own_code(run) is not None and draws(run) < MOSTLY
+
+
+def saved_share(run: RunResults) -> float:
+    """Return the share of making batches that goes at least if samples are made cheaper."""
+    own = own_code(run)
+    if own is None:
+        return 0.5
+    return own.low_frac * (1 - LEFT_FRAC if can_be_done_once(run) else 0.5)

@@ -5,9 +5,15 @@ from enum import Enum
 
 from lightning_gpuprof.analysis.run import worker_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.cheaper_batches import SAMPLE_NS, cheaper_batches, own_code
+from lightning_gpuprof.analysis.savings.cheaper_batches import (
+    SAMPLE_NS,
+    cheaper_batches,
+    cheaper_in_workers,
+    own_code,
+)
 from lightning_gpuprof.analysis.savings.hidden import Exposed, around
 from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
+from lightning_gpuprof.analysis.savings.pipeline import Pipeline
 
 HANDOVER_LOW_NS = 100_000
 HANDOVER_HIGH_NS = 1_000_000
@@ -73,6 +79,9 @@ class LoaderPlan:
     """The number of workers to use, if the change is about that."""
     why: NoWorkers | None = None
     """Why the change is not more workers."""
+    beyond_ns: int = 0
+    """How much more than the wait it saves at most, as it takes work from cores that are waited
+    for."""
     instead: "LoaderPlan | None" = None
     """The second best change."""
 
@@ -87,7 +96,8 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
         return LoaderPlan(LoaderChange.SAMPLER, low, round(sampler * lost.high_ns))
     if loader is not None and loader.in_memory and not workers:
         return _whole_batches(run, lost)
-    if workers and (parts.receiving_frac or 0.0) >= MOST:
+    pipeline = Pipeline.of(run)
+    if workers and _receiving_frac(run, wait_ns, pipeline) >= MOST:
         if not worker_lines.longer_here(run, wait_ns):
             return _no_workers(run, step_ns, lost, min(wait_ns, lost.high_ns))
         if run.loader.workers is not None and run.loader.workers.waiting_frac > MOST:
@@ -99,7 +109,7 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
         low, number = (more.low_ns, more.num_workers) if more else (0, 0)
         high = round(waited * lost.high_ns)
         return LoaderPlan(LoaderChange.STORAGE, min(low, high), high, num_workers=number)
-    cheaper = _cheaper(run, step_ns, wait_ns, lost, waited)
+    cheaper = _cheaper(run, step_ns, wait_ns, lost, waited, pipeline)
     if loader is not None and loader.shares and not workers:
         return replace(cheaper, why=NoWorkers.SHARED)
     if workers and cores is not None and workers >= cores:
@@ -154,10 +164,31 @@ def _no_workers(run: RunResults, step_ns: int, lost: Exposed, most_ns: int) -> L
     return LoaderPlan(LoaderChange.NO_WORKERS, low_ns, min(step_ns, high_ns), sure=sure)
 
 
+def _receiving_frac(run: RunResults, wait_ns: int, pipeline: Pipeline | None) -> float:
+    """Return the share of the wait that is receiving batches.
+
+    A process that is about to receive a batch may wait for a core. If the user's own code in the
+    workers keeps the cores busy, that wait is not the receiving's.
+    """
+    frac = run.loader.wait.receiving_frac or 0.0
+    if pipeline is None or not wait_ns or own_code(run) is None:
+        return frac
+    return max(0.0, frac - pipeline.queued_ns / wait_ns)
+
+
 def _cheaper(
-    run: RunResults, step_ns: int, wait_ns: int, lost: Exposed, waited: float
+    run: RunResults,
+    step_ns: int,
+    wait_ns: int,
+    lost: Exposed,
+    waited: float,
+    pipeline: Pipeline | None,
 ) -> LoaderPlan:
     """Return the change to cheaper samples, which make up the share `waited` of the wait."""
+    if pipeline is not None and pipeline.explains_step and not run.on_gpu:
+        low_ns, high_ns = cheaper_in_workers(run, pipeline)
+        beyond_ns = max(0, high_ns - wait_ns)
+        return LoaderPlan(LoaderChange.CHEAPER, low_ns, high_ns, beyond_ns=beyond_ns)
     low_ns, high_ns = cheaper_batches(run, step_ns, wait_ns, lost)
     loader = run.start.loader
     if loader and loader.num_workers and run.loader.wait.workers_frac is None:

@@ -141,6 +141,7 @@ def judge(run: RunResults) -> Finding | None:
         evidence=_evidence(run, step_ns, wait_ns),
         saving_ns=saving,
         cause_ns=Range(cause_ns, cause_ns),
+        beyond_ns=plan.beyond_ns,
         confidence=0.9
         if lost.basis != "unknown" and loader and loader.num_workers is not None
         else 0.6,

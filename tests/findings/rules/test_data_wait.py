@@ -1,13 +1,16 @@
 import msgspec
 import pytest
+from pipeline_simulation import simulate
 from rule_cases import EPOCH_FLAGS, MS, every, op, outcome, span
 
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.findings.question_figures import suggested_workers
-from lightning_gpuprof.records.facts import BatchBytes, IoPressure
+from lightning_gpuprof.records.facts import BatchBytes, CoreWait, IoPressure
 from lightning_gpuprof.records.lines import HostLines, LineCount, Reads, WorkerLines
 from lightning_gpuprof.records.schema import Device, Loader, StepFlag
+from lightning_gpuprof.report.finding_cards import finding_card
+from lightning_gpuprof.units import duration
 
 IN_PROCESS = Loader(num_workers=0)
 WAITS, LONG = {"data_wait": 6 * MS, "forward": 4 * MS}, {"data_wait": 20 * MS, "forward": 10 * MS}
@@ -266,6 +269,39 @@ def test_what_the_lines_of_workers_do_is_what_can_be_saved(evaluate):
     assert own == 6_200_000
     # Of three fifths, as much as is surely seen.
     assert half == pytest.approx(0.9 * (0.6 - 2 * (0.6 * 0.4 / 100) ** 0.5) * 10 * MS, rel=1e-6)
+
+
+def simulated(today, count=90):
+    """The phases and options of a run that measured a simulated pipeline of two workers."""
+    empty, busy = round(today.empty_ns), round(today.step_ns - today.empty_ns)
+    work = round(100 * today.made_ns / (2 * today.step_ns))
+    waits = CoreWait(wall_ns=10_000, queued_ns=round(10_000 * today.queued_ns / today.step_ns))
+    return {"data_wait": empty, "forward": busy}, {
+        "parts": {"data_wait/workers": empty},
+        "records": [*worked(work, work, waiting=100 - work), waits],
+        **CROWDED,
+    }
+
+
+def test_parsing_that_keeps_the_cores_busy_costs_more_than_the_wait(analyze):
+    today = simulate(train_ns=3 * MS, make_ns=20 * MS, workers=2, cores=2)
+    phases, options = simulated(today)
+    run = analyze(phases, **options)
+    finding = outcome("data-wait", run)
+    saved_ns = today.step_ns - simulate(train_ns=3 * MS, make_ns=1, workers=2, cores=2).step_ns
+    assert finding.saving_ns.low < saved_ns <= 1.02 * finding.saving_ns.high
+    assert finding.saving_ns.high > finding.cause_ns.high == round(today.empty_ns)
+    sentence = finding_card(finding, run).saving.sentence
+    assert f"of which {duration(round(today.empty_ns))} is the cause itself" in sentence
+
+
+def test_waiting_for_a_core_is_not_receiving_where_own_code_keeps_the_cores_busy(evaluate):
+    """Most of the wait is behind a ready batch, for want of a core: workers stay."""
+    busy = CoreWait(wall_ns=100, queued_ns=55)
+    parts = {"data_wait/workers": MS // 2}
+    finding = evaluate(WAITS, parts=parts, records=[*worked(90), busy], **CROWDED)
+    assert finding.change is None
+    assert "Most of it is your own code, above all unpack." in finding.advice
 
 
 def test_an_operation_of_workers_has_its_advice(evaluate):
