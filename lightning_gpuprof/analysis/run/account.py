@@ -362,7 +362,7 @@ def _marked_once(share: Share) -> Share:
         return share
     once_frac = ONCE_OF_TWO_FRAC if share.count == 2 else ONCE_FRAC
     is_once = share.count == 1 or share.longest_ns > once_frac * share.total_ns
-    return replace(share, rhythm=Rhythm.ONCE) if is_once else share
+    return replace(share, rhythm=Rhythm.ONCE, count=1) if is_once else share
 
 
 def _is_work(share: Share) -> bool:

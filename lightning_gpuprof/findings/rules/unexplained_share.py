@@ -42,7 +42,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC, exposed
 from lightning_gpuprof.findings.grade import CRITICAL_FRAC, FEWER
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity, When
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.findings.shares import PER, each_time, lengthening, share_name
 from lightning_gpuprof.units import percent
@@ -52,7 +52,7 @@ MIN_FRAC = 0.03
 USUAL = {Kind.DATA_WAIT, Kind.LOGGER, Kind.LOOP, Kind.GARBAGE_COLLECTION}
 USUAL_FRAC = CRITICAL_FRAC
 """Every loop fetches batches, logs, collects garbage and validates, and other rules judge most of
-that. It is reported here only if it takes this share of the run."""
+that. It is reported here only if it takes this share of the run, and no change is proposed."""
 ADVICE = {
     Kind.LOADER_HOOK: (
         "{name} makes its data again, {count} times. Read and parse it once, in setup or "
@@ -122,14 +122,15 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
         _finding(run, account, share)
         for share in lengthening(run)
         if share.kind is not Kind.COMPILING  # `recompilation` knows torch's reasons
-        and account.frac(share.total_ns) >= _least_frac(share)
+        and account.frac(share.total_ns) >= (USUAL_FRAC if _is_usual(share) else MIN_FRAC)
     )
 
 
-def _least_frac(share: Share) -> float:
-    is_judged = share.rhythm in (Rhythm.VALIDATION, Rhythm.CHECKPOINT) and share.name is None
-    is_usual = share.rhythm is Rhythm.STEP and share.kind in USUAL
-    return USUAL_FRAC if is_judged or is_usual else MIN_FRAC
+def _is_usual(share: Share) -> bool:
+    """Return whether every training spends time on such a share."""
+    if share.rhythm in (Rhythm.VALIDATION, Rhythm.CHECKPOINT):
+        return share.name is None
+    return share.rhythm is Rhythm.STEP and share.kind in USUAL
 
 
 def _finding(run: RunResults, account: Account, share: Share) -> Finding:
@@ -153,6 +154,7 @@ def _finding(run: RunResults, account: Account, share: Share) -> Finding:
         hooked_ns = round(HOOKED_FRAC * max(0, measured(run.step_ns) - cost_ns))
         advice, most_ns, error_ns = advice + HOOKED, most_ns + hooked_ns, error_ns + hooked_ns
     return Finding(
+        severity=Severity.INFO if _is_usual(share) else Severity.BY_SAVING,
         title=f"{name} takes {each_time(share, ran)} "
         f"({percent(account.frac(share.total_ns))} of the run)",
         advice=advice.format(name=name, count=share.count, per=PER[share.rhythm]),

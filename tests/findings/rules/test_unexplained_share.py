@@ -103,6 +103,7 @@ def test_what_every_loop_has_is_reported_only_where_it_is_much_of_the_run(
     findings = evaluate({**WORK, "data_wait": wait_ns})
     assert len(findings) == reported
     assert all(finding.saving_ns.low == 0 for finding in findings)
+    assert not any(finding.worth_a_change for finding in findings)
 
 
 def test_another_finding_about_the_same_time_knows_more(analyze):
