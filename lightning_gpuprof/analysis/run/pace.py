@@ -14,7 +14,7 @@ import numpy as np
 from lightning_gpuprof.analysis.chance import LEVEL, RESAMPLES, SEED
 from lightning_gpuprof.analysis.run.steady import step_flags, without_pauses
 from lightning_gpuprof.arrays import Floats, Int64, Mask
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import StepFlag
 
@@ -81,6 +81,15 @@ class PhaseChange:
         return self.after_ns - self.before_ns
 
 
+def own_ns(session: Session) -> Int64:
+    """Return what this package's own callbacks take in every step."""
+    columns = (f"part/{Phase.CALLBACKS.value}/{name}" for name in OWN_CALLBACKS)
+    taken = np.zeros(session.steps, dtype=np.int64)
+    for name in columns:
+        taken += session.columns.get(name, np.zeros(session.steps, dtype=np.int64))
+    return taken
+
+
 def pace_change(session: Session, steady: Mask) -> PaceChange | None:
     """Return how the step time changes for good; None if it does not, or not surely."""
     plain = steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0)
@@ -88,7 +97,7 @@ def pace_change(session: Session, steady: Mask) -> PaceChange | None:
     if count < MIN_STRETCHES:
         return None
     numbers = session.columns.get("step", np.arange(session.steps))[plain]
-    dur_ns = without_pauses(session)[plain]
+    dur_ns = (without_pauses(session) - own_ns(session))[plain]
     change = _best_shape(_usual(dur_ns, count))
     if change is None:
         return None
@@ -184,6 +193,8 @@ def _ends(shape: Floats, values: Floats) -> tuple[float, float]:
 def _changes(session: Session, plain: Mask, shape: Floats) -> dict[Phase, PhaseChange]:
     changes = {}
     for phase, column in session.phases_ns(Phase).items():
+        if phase is Phase.CALLBACKS:
+            column = column - own_ns(session)
         first, last = _ends(shape, _usual(column[plain], len(shape)))
         changes[phase] = PhaseChange(max(0, round(first)), max(0, round(last)))
     return dict(sorted(changes.items(), key=lambda item: -abs(item[1].more_ns)))

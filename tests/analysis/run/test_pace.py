@@ -65,6 +65,13 @@ def test_chance_changes_no_pace(pace):
         assert pace(forward=5 * MS * noise(seed) * drift) is None
 
 
+def test_what_this_package_takes_changes_no_pace(analyze):
+    own = np.where(np.arange(STEPS) < 200, 0, 9 * MS)
+    phases, parts = {"forward": 5 * MS, "callbacks": own}, {"callbacks/GpuProfCallback": own}
+    assert analyze(phases, steps=STEPS, parts=parts).variation.pace is None
+    assert analyze(phases, steps=STEPS).variation.pace.main_phase is Phase.CALLBACKS
+
+
 @pytest.mark.parametrize("steps", [3, 30])
 def test_short_runs_have_no_change(analyze, steps):
     forward = np.where(np.arange(steps) < steps // 2, MS, 9 * MS)
