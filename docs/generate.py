@@ -182,6 +182,8 @@ def touches_page() -> str:
         "window. All exceptions are named below with their reasons, and put back as training ends.",
         "Ranks make no collective for it, but for `DeferredLoss(sync_dist=True)`: rank 0 tells the",
         "others its log dir through the store of the process group; they wait 5 s at most for it.",
+        "If an operator on the CPU may be slow, the report after training times it for some seconds in",
+        "a process of its own, and stores the result in your cache folder; `report=False` does not.",
         "In `validate`, `test` and `predict` all parts but DeferredLoss and MemorySnapshot do so.",
         "`tests/callbacks/test_touches_nothing.py` holds it to that.",
         "",
