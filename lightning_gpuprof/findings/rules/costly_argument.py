@@ -21,7 +21,7 @@ DDPStrategy()  # after, if every parameter gets a gradient
 the duration of the phase; for gradient clipping, it is the duration of its phase.
 
 ## Limits
-The rule is silent below 3% of the step. Whether training needs the argument, it cannot know, and
+The rule is silent below 5% of the step. Whether training needs the argument, it cannot know, and
 says so; anomaly detection, validation, logging and checkpoints have findings of their own.
 """
 
@@ -36,7 +36,7 @@ from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
-MIN_FRAC = 0.03
+MIN_FRAC = 0.05
 CLIP = "gradient_clip_val"
 EFFORT = Effort(Horizon.QUICK, "one argument", "what the argument is there for")
 

@@ -30,7 +30,8 @@ when nothing is shared any more: `most_bytes` is the memory of all workers by th
 ## Limits
 The rule is silent below 32 MiB per worker, which Python's own modules take as they are used. Where
 memory has stopped growing, it speaks if the copies take a tenth of the memory or more, or if the
-dataset holds many objects. It needs a Linux with /proc, and some seconds of training.
+dataset holds many objects; from 64 MiB per worker on these are a warning. It needs a Linux with
+/proc, and some seconds of training.
 """
 
 from lightning_gpuprof.analysis.memory.worker_growth import WorkerGrowth
@@ -41,6 +42,9 @@ from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import size
 
 MIN_BYTES_PER_WORKER = 32 * 2**20
+WARN_BYTES_PER_WORKER = 64 * 2**20
+"""Copies of a dataset that are this large are worth a change: they come once more for each worker,
+and for each rank."""
 WARN_BYTES_PER_STEP = 100_000
 """This is a gigabyte in 10,000 steps."""
 MUCH_FRAC = 0.1
@@ -104,11 +108,11 @@ def _severity(run: RunResults, memory: WorkerGrowth, rise_bytes: int) -> Severit
     available = memory.available_bytes
     takes_much = available is not None and rise_bytes >= MUCH_FRAC * (available + rise_bytes)
     grows_fast = memory.bytes_per_step is not None and memory.bytes_per_step >= WARN_BYTES_PER_STEP
-    if takes_much or grows_fast:
+    of_dataset = run.facts.dataset_objects is not None
+    large = of_dataset and memory.copied_bytes >= WARN_BYTES_PER_WORKER * memory.workers
+    if takes_much or grows_fast or large:
         return Severity.WARNING
-    if memory.bytes_per_step is not None or run.facts.dataset_objects is not None:
-        return Severity.INFO
-    return None
+    return Severity.INFO if of_dataset or memory.bytes_per_step is not None else None
 
 
 def _steps_left(run: RunResults, memory: WorkerGrowth) -> int | None:

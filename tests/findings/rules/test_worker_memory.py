@@ -47,10 +47,12 @@ def test_memory_that_no_process_shared_before_is_a_cache_of_the_workers(evaluate
     assert finding.change is None
 
 
-def test_copies_that_have_ended_are_info_or_a_warning_if_they_take_much(evaluate):
+def test_copies_that_have_ended_are_a_warning_if_they_are_large_or_take_much(evaluate):
     held = evaluate(WORK, records=[*readings(FULL), OBJECTS])
-    assert held.severity is Severity.INFO
+    assert held.severity is Severity.WARNING
     assert held.title == "The loader's workers hold 273 MiB of copies"
+    small = [20, 60, 80, 95, *[100] * 25]
+    assert evaluate(WORK, records=[*readings(small), OBJECTS]).severity is Severity.INFO
     tight = evaluate(WORK, records=readings(FULL, available=1_000 * MIB))
     assert tight.severity is Severity.WARNING
 
