@@ -123,8 +123,8 @@ class LineCount(Struct, frozen=True):
             recorded, as anomaly detection does; None if there is no callee.
         operation: The call or operator of the line that was running, such as `tensor`.
         doubt: How many of the samples may belong to other lines of the function.
-        part: Outside of steps, the hook of the module, or the class of the callback, that was
-            running; None if that is unknown, and in steps.
+        part: Outside of steps, the hook of the module, or the class of the callback or logger, that
+            was running, or else a function of another package; None if unknown, and in steps.
         entry: Where a batch is made, the program's function that the loader called, with its class:
             `Corpus.__getitem__`, or a collate function. None if unknown.
     """

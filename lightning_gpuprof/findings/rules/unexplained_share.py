@@ -61,7 +61,7 @@ ADVICE = {
     ),
     Kind.HOOK: "Is the work of {name} needed {per}? Do it less often, on less data, or cheaper.",
     Kind.CALLBACK: "Is the work of {name} needed {per}? Do it less often, or leave {name} out.",
-    Kind.LOGGER: "Is it needed {per}? Log fewer values, or less often.",
+    Kind.LOGGER: "{name} holds training up {per}: log fewer values, or less often.",
     Kind.PROFILER: (
         "The Trainer has a profiler of its own, {name}, which records each action. Leave it out "
         "unless you read its report."
@@ -99,6 +99,7 @@ CHANGES = {
 SAVED_FRAC = {
     Kind.LOADER_HOOK: (1 - 1 / FEWER, 1 + AROUND_FRAC),
     Kind.PROFILER: (1.0, 1.0),
+    Kind.LOGGER: ((1 - 1 / FEWER) * (1 - AROUND_FRAC), (1 - 1 / FEWER) * (1 + AROUND_FRAC)),
     Kind.HOOK: (0.0, 1 - 1 / FEWER),
     Kind.CALLBACK: (0.0, 1 - 1 / FEWER),
 }

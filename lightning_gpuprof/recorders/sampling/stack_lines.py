@@ -75,7 +75,7 @@ class ThreadPlace(NamedTuple):
     outside: bool = False
     """Whether the thread is between epochs, and in no step."""
     part: str | None = None
-    """Outside of steps: the hook of the module, or the class of the callback (`LineCount.part`)."""
+    """Outside of steps: the hook, or the class of the callback or logger (`LineCount.part`)."""
     entry: str | None = None
     """In `data_wait`: the user's function that the loader called (`LineCount.entry`)."""
     argument: str | None = None
@@ -143,7 +143,8 @@ def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
     phase = phase or Phase.OTHER
     if user_frame is None:
         place = place_in_package(phase, frames_inside, frame)
-        return place._replace(outside=outside, argument=argument)
+        part = (place.function or None) if outside else None
+        return place._replace(outside=outside, part=part, argument=argument)
     if phase is Phase.CALLBACKS and module_caller is not None and in_module_hook is not None:
         # A callback runs the model: the line to show is the callback's, not the model's.
         user_frame, frames_inside = module_caller, []
@@ -165,13 +166,13 @@ def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
 
 
 def _part(phase: Phase, hook: CodeType | None) -> str | None:
-    """Return the name of a hook, or the class of the callback that it belongs to.
+    """Return the name of a hook, or the class of the callback or logger that it belongs to.
 
     Before Python 3.11, the class is not known.
     """
     if hook is None:
         return None
-    if phase is not Phase.CALLBACKS:
+    if phase not in (Phase.CALLBACKS, Phase.LOGGING):
         return hook.co_name
     owner: str = getattr(hook, "co_qualname", "").rpartition(".")[0]
     return owner.rpartition(".")[2] or None
