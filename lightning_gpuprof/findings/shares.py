@@ -14,7 +14,7 @@ _NAMES = {
     Kind.LOOP: "The training loop itself",
 }
 _ONCE_NAMES = {
-    Kind.VALIDATION: "The sanity check",
+    Kind.VALIDATION: "The sanity check (num_sanity_val_steps)",
     Kind.DATA_WAIT: "The first batch",
     Kind.LOOP: "Start and end of the run",
 }

@@ -77,7 +77,7 @@ ADVICE = {
     LoaderChange.STORAGE: "The processes that make batches wait for storage{filesystem}: pack "
     "samples into larger files that are read in sequence, copy the data to a local disk first, or "
     "use more workers than cores, so that several wait at the same time.",
-    LoaderChange.CHEAPER: "Make {what} cheaper: decode once before training, store tensors, and "
+    LoaderChange.CHEAPER: "Make {what} cheaper: decode once beforehand, store tensors, and "
     "index whole batches instead of samples.",
 }
 NO_LOADER = (
