@@ -11,6 +11,7 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from lightning.pytorch.loggers.logger import DummyLogger
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
@@ -422,6 +423,12 @@ class Plots(Callback):
         look("callback")
 
 
+class Looking(DummyLogger):
+    def log_metrics(self, metrics, step=None):
+        if "value_epoch" in metrics:
+            look("logger")
+
+
 class BetweenEpochs(BoringModel):
     def train_dataloader(self):
         look("loader")
@@ -432,20 +439,22 @@ class BetweenEpochs(BoringModel):
 
     def training_step(self, batch, batch_idx):
         look("step")
+        self.log("value", 1.0, on_step=True, on_epoch=True)
         return super().training_step(batch, batch_idx)
 
 
-def test_between_epochs_a_place_has_the_hook_or_the_callbacks_class(tmp_path):
+def test_between_epochs_a_place_has_the_hook_or_the_class_of_the_callback_or_logger(tmp_path):
     found.clear()
     trainer = Trainer(
-        max_epochs=2, limit_train_batches=1, limit_val_batches=0, logger=False,
+        max_epochs=2, limit_train_batches=1, limit_val_batches=0, logger=Looking(),
         reload_dataloaders_every_n_epochs=1, callbacks=[Plots()], default_root_dir=tmp_path,
     )  # fmt: skip
     trainer.fit(BetweenEpochs())
     places = {name: (at.phase, at.function, at.outside, at.part) for name, at in found.items()}
-    of_class = "Plots" if sys.version_info >= (3, 11) else None
+    known = sys.version_info >= (3, 11)
     assert places == {
-        "callback": (Phase.CALLBACKS, "draw", True, of_class),
+        "callback": (Phase.CALLBACKS, "draw", True, "Plots" if known else None),
+        "logger": (Phase.LOGGING, "log_metrics", True, "Looking" if known else None),
         "loader": (Phase.DATA_WAIT, "train_dataloader", True, "train_dataloader"),
         "hook": (Phase.OTHER, "on_train_epoch_end", True, "on_train_epoch_end"),
         "step": (Phase.FORWARD, "training_step", False, None),
