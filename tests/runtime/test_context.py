@@ -5,7 +5,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from tensorboard.backend.event_processing import event_multiplexer
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.reader import read_run
@@ -135,6 +135,28 @@ def test_an_iterable_dataset_and_a_sampler_of_their_own_are_facts(fit):
         for start in (read_run(probe.context.run_dir)[0].sessions[0].start,)
     ]
     assert facts == [("iterable", None), ("map", "Backwards")]
+
+
+class Rows(torch.utils.data.TensorDataset):
+    pass
+
+
+def pad(rows):
+    return torch.stack([row for (row,) in rows])
+
+
+@pytest.mark.parametrize("wraps", [lambda data: data, lambda data: Subset(data, range(6))])
+@pytest.mark.parametrize(("collate", "name"), [(pad, "pad"), (None, None)])
+def test_the_dataset_inside_wrappers_and_the_collate_function_are_facts(fit, wraps, collate, name):
+    probe, data = Probe(), wraps(Rows(torch.randn(8, 32)))
+    fit(probe, train=DataLoader(data, collate_fn=collate), model=TakesBoth())
+    loader = read_run(probe.context.run_dir)[0].sessions[0].start.loader
+    assert (loader.dataset, loader.collate) == ("Rows", name)
+
+
+class TakesBoth(BoringModel):
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch if torch.is_tensor(batch) else batch[0], batch_idx)
 
 
 def test_an_unwritable_folder_is_said_once_and_training_goes_on(fit, tmp_path, said):

@@ -46,9 +46,9 @@ OF_SAMPLER = (
     "__init__, what is the same in each epoch, and only draw from it here."
 )
 OF_WORKERS = (
-    "The workers are persistent, but begin an epoch with work before its first sample. Use a "
-    "smaller shuffle buffer or one that stays filled, so that they read while training goes on, "
-    "and read an index only once."
+    "The workers are persistent, but {dataset} begins an epoch with work before its first sample. "
+    "Use a smaller shuffle buffer or one that stays filled, so that they read while training goes "
+    "on, and read an index only once."
 )
 EFFORT = Effort(
     Horizon.QUICK, "what the dataset or sampler does in __iter__ before its first sample", "none"
@@ -66,7 +66,7 @@ def judge(run: RunResults) -> Finding | None:
     time_ns = starts.again_ns - workers * again * measured(run.step_ns)
     sampler = loader.sampler if loader.dataset_kind == "map" else None
     dataset = loader.dataset or "the dataset"
-    advice = OF_WORKERS if workers else OF_DATASET.format(dataset=dataset)
+    advice = (OF_WORKERS if workers else OF_DATASET).format(dataset=dataset)
     return epoch_finding(
         run,
         time_ns,

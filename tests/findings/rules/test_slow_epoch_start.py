@@ -35,3 +35,10 @@ def test_persistent_workers_that_begin_an_epoch_with_work_are_reported(evaluate)
 def test_the_first_batch_of_a_persistent_worker_is_not_reported(evaluate):
     short = {**WORK, "data_wait": every(10, 9 * MS, 100 * US)}
     assert evaluate(short, flags=EPOCH_FLAGS, loader=PERSISTENT) is None
+
+
+def test_the_class_of_the_dataset_is_named(evaluate):
+    for workers in (0, 1):
+        options = {"num_workers": workers, "persistent_workers": bool(workers)}
+        loader = Loader(dataset="Shuffled", **options)
+        assert "Shuffled" in evaluate(EPOCHS, flags=EPOCH_FLAGS, loader=loader).advice
