@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from lightning_gpuprof.analysis.chance import MIN_BLOCKS
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
+from lightning_gpuprof.findings.grade import CRITICAL_FRAC, WARNING_FRAC
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.findings.overlap import UNEXPLAINED
 from lightning_gpuprof.findings.questions import Answer, State, first_to_look_at
@@ -31,7 +32,7 @@ UNMARKED = (
     "a moment."
 )
 FEW_SLOW_STEPS = "slow-steps-share"
-UNEXPLAINED_FRAC, USUAL_FRAC = 0.05, 0.2
+UNEXPLAINED_FRAC, USUAL_FRAC = WARNING_FRAC, CRITICAL_FRAC
 """Shares of the run that must not be passed over: those that no finding explains, and all that are
 not work on batches."""
 MOST_SHARES = 2
