@@ -27,6 +27,11 @@ from lightning_gpuprof.records.operator_times import (
 
 CHILD = "lightning_gpuprof.adapters.operator_times"
 TIMEOUT_S = 30
+_REUSE = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+"""Tells glibc to keep freed memory. Otherwise some processes get new pages for each result, for which
+a root of 2 MB takes five times as long."""
+MOST_WAITED_FRAC = 0.1
+"""Times are stored if the child waited for a core for no more than this share of the time."""
 MOST_BYTES = 8 << 20
 MOST_KEPT = 500
 """The number of calls whose times a file holds; of more, it forgets those that came first."""
@@ -93,18 +98,23 @@ def operator_times(
     stored = _read(machine.cache_file)
     missing = {key: call for key, call in wanted.items() if key not in stored}
     if missing and measure and machine.is_this:
-        if new := _measured(machine, missing):
-            stored = {**stored, **new}
+        new, is_quiet = _measured(machine, missing)
+        stored = {**stored, **new}
+        if new and is_quiet:
             _write(machine.cache_file, stored)
     return {key: times for key in wanted if (times := stored.get(key)) is not None}
 
 
-def _measured(machine: Machine, calls: Mapping[str, OperatorInputs]) -> _Stored:
-    """Time calls in a child process; empty if that fails."""
+def _measured(machine: Machine, calls: Mapping[str, OperatorInputs]) -> tuple[_Stored, bool]:
+    """Time calls in a child process. Return the times, and whether other programs left it alone.
+
+    There are no times if the child fails, or if its threads had to wait for each other's cores: any
+    call may then take a hundred times as long.
+    """
     root = str(Path(__file__).resolve().parents[2])
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     # No GPU is asked for, and nothing in the working folder is imported in the place of torch.
-    environment = {**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, **_REUSE, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""}
     try:
         child = subprocess.run(
             [sys.executable, "-m", CHILD],
@@ -117,10 +127,13 @@ def _measured(machine: Machine, calls: Mapping[str, OperatorInputs]) -> _Stored:
         )
         reply = msgspec.json.decode(child.stdout, type=TimingReply)
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError):
-        return {}
+        return {}, False
+    is_quiet = reply.waited_frac <= MOST_WAITED_FRAC
     if reply.torch != machine.torch or len(reply.times) != len(calls):
-        return {}
-    return dict(zip(calls, reply.times, strict=True))
+        return {}, False
+    if not is_quiet and machine.threads > 1:
+        return {}, False
+    return dict(zip(calls, reply.times, strict=True)), is_quiet
 
 
 def _read(path: Path) -> _Stored:

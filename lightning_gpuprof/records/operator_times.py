@@ -59,3 +59,5 @@ class TimingReply(Struct, frozen=True):
     torch: str
     """The version."""
     times: tuple[OperatorTimes | None, ...]
+    waited_frac: float = 0.0
+    """The share of the time in which the process waited for a core."""

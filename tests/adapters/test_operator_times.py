@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 
 import msgspec
 import pytest
@@ -41,6 +42,15 @@ def test_a_request_is_answered_by_the_process():
     assert reply.torch == torch.__version__
     assert reply.times[0].normal_ns > 0
     assert reply.times[1] is None
+    assert 0 <= reply.waited_frac <= 1
+
+
+def test_the_wait_for_a_core_is_the_kernels(tmp_path):
+    folder = tmp_path / str(threading.get_native_id())
+    folder.mkdir()
+    (folder / "schedstat").write_text("5 7 9\n")
+    assert module.queued_ns(str(tmp_path)) == 7
+    assert module.queued_ns(str(tmp_path / "none")) == 0
 
 
 def test_numbers_are_ordinary_or_denormal_in_each_type():

@@ -26,18 +26,20 @@ TIMES = OperatorTimes(1_000, 1_000, 2_000, 9_000, 1_000)
 @pytest.fixture
 def child(monkeypatch, tmp_path):
     """A machine whose child process answers with `answers`; `asked` has what it was asked."""
-    state = SimpleNamespace(answers={MM.key: TIMES}, asked=[], torch="2.13.0", error=None)
+    state = SimpleNamespace(
+        answers={MM.key: TIMES}, asked=[], torch="2.13.0", error=None, waited=0.1
+    )
 
     def run(command, *, input, env, **options):
         request = msgspec.json.decode(input, type=TimingRequest)
         state.asked.append([call.name for call in request.calls])
-        assert request.threads == 2
         assert command[0] == sys.executable
         assert env["CUDA_VISIBLE_DEVICES"] == ""
         if state.error is not None:
             raise state.error
         times = tuple(state.answers.get(call.key) for call in request.calls)
-        return SimpleNamespace(stdout=msgspec.json.encode(TimingReply(state.torch, times)))
+        reply = TimingReply(state.torch, times, state.waited)
+        return SimpleNamespace(stdout=msgspec.json.encode(reply))
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(sys, "platform", "linux")
@@ -89,6 +91,14 @@ def test_a_child_that_fails_leaves_the_times_unknown(child, failure):
     vars(child).update(failure)
     assert operator_times(HERE, [MM], measure=True) == {}
     assert not cache_folder().exists()
+
+
+def test_times_that_other_programs_disturbed_are_not_stored_and_those_of_threads_not_used(child):
+    child.waited = 0.11
+    alone = Machine("a CPU", 1, "2.13.0")
+    assert operator_times(alone, [MM], measure=True) == {MM.key: TIMES}
+    assert operator_times(alone, [MM]) == {}
+    assert operator_times(HERE, [MM], measure=True) == {}
 
 
 def test_a_damaged_file_is_measured_anew(child):
