@@ -28,8 +28,8 @@ from lightning_gpuprof.records.operator_times import (
 CHILD = "lightning_gpuprof.adapters.operator_times"
 TIMEOUT_S = 30
 _REUSE = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
-"""Tells glibc to keep freed memory. Otherwise some processes get new pages for each result, for which
-a root of 2 MB takes five times as long."""
+"""Tells glibc to keep freed memory. Otherwise some processes get new pages for each result, with
+which a root of 2 MB takes five times as long."""
 MOST_WAITED_FRAC = 0.1
 """Times are stored if the child waited for a core for no more than this share of the time."""
 MOST_BYTES = 8 << 20
