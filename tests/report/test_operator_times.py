@@ -59,6 +59,7 @@ def test_only_a_reader_who_may_wait_measures_and_never_while_the_run_trains(writ
         ({**CALL, "flop_count": 10**11}, {}),
         ({**CALL, "flop_count": None}, {}),
         ({**CALL, "call": {**CALL["call"], "name": "aten::embedding"}}, {}),
+        ({**CALL, "call": {**CALL["call"], "name": "aten::copy_"}}, {}),
         (CALL, {"device": Device(type="cuda", name="H100")}),
         (CALL, {"device": Device(type="cpu")}),
         (CALL, {"versions": {}}),

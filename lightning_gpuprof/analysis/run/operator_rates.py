@@ -19,8 +19,9 @@ MOST_CALLS = 6
 """At most so many different calls are timed."""
 FAST_FLOP_PER_S, FAST_BYTES_PER_S = 10e9, 4e9
 """A tenth of what the fastest cores do: a call above both rates is slow on no machine."""
-NOT_TIMED = ("aten::embedding", "aten::_to_copy")
-"""Calls whose time depends on indices, or whose arguments traces do not hold."""
+NOT_TIMED = ("aten::embedding", "aten::_to_copy", "aten::copy_")
+"""Calls whose time depends on indices, and copies, which are there to change strides or types: the
+same copy between contiguous tensors is no measure for them."""
 
 
 @dataclass(frozen=True)
