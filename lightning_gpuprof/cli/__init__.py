@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = module.run(args)
         sys.stdout.flush()
     except GpuProfError as error:
-        print(f"lightning-gpuprof: {error}", file=sys.stderr)
+        _complain(str(error))
         return 2
     except BrokenPipeError:
         # The reader of the pipe (`| head`) has ended: give Python a stdout to flush at exit.
@@ -57,14 +57,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         problem = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        print(f"lightning-gpuprof: {problem}. Pass a path that you may use.", file=sys.stderr)
+        _complain(f"{problem}. Pass a path that you may use.")
         return 2
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # noqa: BLE001 - the last resort: users get a sentence and a log file, no traceback
-        print(f"lightning-gpuprof: {_logged(error, argv)}", file=sys.stderr)
+        _complain(_logged(error, argv))
         return FAILED
     return status
+
+
+def _complain(text: str) -> None:
+    # Imported here: --help needs none of it.
+    from lightning_gpuprof.cli.output import complain
+
+    complain(text)
 
 
 def _logged(error: Exception, argv: Sequence[str]) -> str:

@@ -4,10 +4,8 @@ import argparse
 import os
 import sys
 
-import msgspec
-
 from lightning_gpuprof.cli.arguments import positive
-from lightning_gpuprof.cli.output import write_document
+from lightning_gpuprof.cli.output import complain, write_document, write_json
 from lightning_gpuprof.errors import GpuProfError, UnknownTraceError
 from lightning_gpuprof.report.document import Document
 
@@ -48,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         except GpuProfError as error:
             if len(args.files) == 1:
                 raise
-            print(f"lightning-gpuprof: {error}", file=sys.stderr)
+            complain(str(error))
             failed = 2  # as for any request that cannot be met
             continue
         if args.json and len(args.files) > 1:
@@ -57,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             write_document(document, args, verbose=args.verbose)
             sys.stdout.flush()
     if documents:
-        print(msgspec.json.format(msgspec.json.encode(documents), indent=2).decode())
+        write_json(documents)
     return failed
 
 

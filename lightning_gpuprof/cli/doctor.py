@@ -10,6 +10,7 @@ from importlib import metadata, util
 from typing import Any
 
 from lightning_gpuprof.hardware.lookup import find_peaks
+from lightning_gpuprof.report.clean import cleaned
 
 _PROBE = "lightning_gpuprof.trials.machine"
 _PROBE_LIMIT_S = 300
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         )
         device["peaks"] = asdict(match)["peaks"]
         device["reason"] = match.reason or None
-    document: dict[str, Any] = {"machine": machine, "tensorboard": _tensorboard()}
+    document = cleaned({"machine": machine, "tensorboard": _tensorboard()})
     print(json.dumps(document, indent=2) if args.json else "\n".join(_lines(document)))
     return 0
 

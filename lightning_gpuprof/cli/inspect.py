@@ -19,6 +19,7 @@ from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.report.clean import cleaned
 
 STEPS = 3
 CHILD = "lightning_gpuprof.inspect.child"
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     program = program_of(args)
     if args.into is not None:
         _check_run(args.into)
-    inspection = _inspect(program, args.steps)
+    inspection = cleaned(_inspect(program, args.steps))
     if args.into is not None:
         writer = RecordWriter(args.into, rank=0)
         for record in inspection.records():

@@ -1,11 +1,10 @@
 """`lightning-gpuprof report RUN`: where a run's time went, what holds it back, what to change."""
 
 import argparse
-
-import msgspec
+from typing import Any
 
 from lightning_gpuprof.cli.arguments import add_form
-from lightning_gpuprof.cli.output import write_document
+from lightning_gpuprof.cli.output import write_document, write_json
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.charts.registry import NEEDS_MORE, PAGES, VIEWS, find_view
 from lightning_gpuprof.report.load import load_report, resolve_run
@@ -51,14 +50,14 @@ def run(args: argparse.Namespace) -> int:
         print(f"wrote {args.html}")
         return 0
     if args.view:
-        print(_view(args.run, args.view, args.session))
+        write_json(_view(args.run, args.view, args.session))
         return 0
     document = build_run(load_report(args.run, session=args.session, analyse=True))
     write_document(document, args, verbose=args.verbose)
     return 0
 
 
-def _view(path: str, name: str, session: int | None) -> str:
+def _view(path: str, name: str, session: int | None) -> Any:
     """Return the answer of the tab's route of that name, for a run's default rank."""
     from lightning_gpuprof.report.charts.loaded_run import LoadedRun
     from lightning_gpuprof.report.charts.query import Query
@@ -70,5 +69,4 @@ def _view(path: str, name: str, session: int | None) -> str:
     run = LoadedRun(folder)
     wanted = Query({} if session is None else {"session": str(session)})
     run.session(wanted)  # says what is wrong with a path that is no run: some views would be empty
-    payload = msgspec.json.encode(find_view(PAGES.get(name, name))(run, wanted))
-    return msgspec.json.format(payload, indent=2).decode()
+    return find_view(PAGES.get(name, name))(run, wanted)

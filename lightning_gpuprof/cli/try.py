@@ -11,6 +11,7 @@ from lightning_gpuprof.cli.arguments import add_program, program_of, span
 from lightning_gpuprof.cli.output import write_document
 from lightning_gpuprof.records.trials import Trials
 from lightning_gpuprof.report.build_trial import build_trial
+from lightning_gpuprof.report.clean import printable
 from lightning_gpuprof.trials.try_changes import try_program
 
 
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _progress(text: str) -> None:
+    text = printable(text, line_break=" ")
     if sys.stderr.isatty():
         print(f"\r\033[K{text[:79]}", end="", file=sys.stderr, flush=True)
     elif text and ": pair" not in text:

@@ -10,7 +10,6 @@ from rich.text import Text as Line
 
 from lightning_gpuprof.report.document import Bar, Bars, Column, Place, Table, Unit, Value
 from lightning_gpuprof.report.format import shown
-from lightning_gpuprof.report.terminal import printable
 from lightning_gpuprof.units import shortened
 
 BAR_WIDTH = 40
@@ -28,12 +27,12 @@ STATE_STYLES = {"bad": "red", "look": "yellow", "not_measured": "dim"}
 
 
 def text_line(text: str, style: str = "") -> Line:
-    r"""Return text to be shown as it is: not as markup, without characters that control a terminal.
+    """Return text to be shown as it is, not as markup.
 
-    >>> text_line("[bold]\x1b[31m").plain
-    '[bold]?[31m'
+    >>> text_line("[bold]").plain
+    '[bold]'
     """
-    return Line(printable(text), style=style)
+    return Line(text, style=style)
 
 
 def grid(

@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
+from lightning_gpuprof.report.clean import clean_fields
+
 SCHEMA_VERSION = 2
 """Raised when a type, a key or its meaning changes; keys may be added under the same version."""
 
@@ -262,6 +264,10 @@ class Section(Struct, frozen=True, omit_defaults=True):
     note: str | None = None
     """A sentence below the heading."""
 
+    def __post_init__(self) -> None:
+        """Clean all texts, many of which come from files."""
+        clean_fields(self)
+
 
 class Subject(Struct, frozen=True, omit_defaults=True):
     """What the document is about."""
@@ -275,6 +281,10 @@ class Subject(Struct, frozen=True, omit_defaults=True):
     """How a run ended: finished, exception, interrupted, or open (live or killed)."""
     facts: Mapping[str, Any] = {}
     """Metadata as recorded: versions, trainer, model, loader, hyperparameters."""
+
+    def __post_init__(self) -> None:
+        """Clean all texts, many of which come from files."""
+        clean_fields(self)
 
 
 class Document(Struct, frozen=True):

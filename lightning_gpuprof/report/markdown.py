@@ -22,7 +22,6 @@ from lightning_gpuprof.report.document import (
     Verdict,
 )
 from lightning_gpuprof.report.format import place_name, shown
-from lightning_gpuprof.report.terminal import printable
 
 MOST_IN_FULL = 6
 """Of findings after this many only the titles are shown."""
@@ -37,7 +36,7 @@ _LINKS = re.compile(r"[@#](?=\w)")
 
 def render(document: Document, *, verbose: bool = False) -> str:
     """Return the document as Markdown; with `verbose` all of its sections."""
-    return printable("\n\n".join(_blocks(document, verbose))) + "\n"
+    return "\n\n".join(_blocks(document, verbose)) + "\n"
 
 
 def _blocks(document: Document, verbose: bool) -> Iterator[str]:

@@ -1,23 +1,12 @@
 """What a stream can show: how many columns, and whether colours."""
 
 import os
-import re
 from contextlib import suppress
 from typing import TextIO
 
 WIDTH = 100
 """The number of columns if it is unknown, as in a pipe."""
 NARROWEST = 40
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def printable(text: str) -> str:
-    r"""Replace the characters that would control a terminal; names in traces may hold any.
-
-    >>> printable("a\x1b[31mb\x07\n")
-    'a?[31mb?\n'
-    """
-    return _CONTROLS.sub("?", text)
 
 
 def is_colored(stream: TextIO) -> bool:

@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 from read_back import close, read_back
 
 from lightning_gpuprof.report import console, markdown
+from lightning_gpuprof.report.clean import printable
 from lightning_gpuprof.report.console_tables import LEFT
 from lightning_gpuprof.report.document import (
     Bars,
@@ -20,7 +21,6 @@ from lightning_gpuprof.report.document import (
     encode,
 )
 from lightning_gpuprof.report.format import shown
-from lightning_gpuprof.report.terminal import printable
 
 WIDE = 2_000
 """Columns: nothing is wrapped or cut."""
