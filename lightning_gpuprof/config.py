@@ -1,6 +1,7 @@
 """The configuration of `GpuProfCallback`: the same names in Python, YAML and LightningCLI."""
 
 import os
+import reprlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
@@ -181,8 +182,8 @@ class GpuProfConfig:
             return None
         if not isinstance(section, Mapping):
             raise ConfigError(
-                f"{SECTION}: {section!r} in {path} is not a list of settings. Write settings below "
-                f"it, such as `wait: 3`, or `{SECTION}: null` to turn profiling off."
+                f"{SECTION}: {reprlib.repr(section)} in {path} is not a list of settings. Write "
+                f"settings below it, such as `wait: 3`, or `{SECTION}: null` to turn profiling off."
             )
         cls.check_names(section, where=f"{SECTION}: in {path}")
         return cls(**section)
@@ -204,8 +205,13 @@ def _read_yaml(path: str | os.PathLike[str]) -> Mapping[Any, Any]:
         document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}. Pass your YAML file.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: of its encoding, or of a date
         raise ConfigError(f"{path} is not valid YAML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(
+            f"{path} is nested too deeply to be read. Write the settings directly below "
+            f"`{SECTION}:`."
+        ) from error
     if document is None:
         return {}
     if not isinstance(document, Mapping):

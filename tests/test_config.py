@@ -65,6 +65,9 @@ def test_without_the_section_the_defaults_hold(write_text, text):
         ("profiling: {unit: day}", "unit='day' is unknown"),
         ("profiling: {overhead_budget: 0}", "overhead_budget=0"),
         ("profiling: {wait: [", "not valid YAML"),
+        ("profiling: 2026-13-40", "not valid YAML"),
+        ("profiling: " + "[" * 5000, "is nested too deeply to be read"),
+        ("profiling: " + "{a: " * 5000, "is nested too deeply to be read"),
         ("just text", "has no sections"),
     ],
 )

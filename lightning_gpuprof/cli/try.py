@@ -61,7 +61,10 @@ def _progress(text: str) -> None:
 
 def _change(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
-    return name, yaml.safe_load(value) if value else None
+    try:
+        return name, yaml.safe_load(value) if value else None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"{name}: the value is not valid YAML") from error
 
 
 def _yaml(trials: Trials) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import torch
 
-from lightning_gpuprof.adapters.lightning import is_kind
+from lightning_gpuprof.adapters.lightning import is_kind, moved_logger
 from lightning_gpuprof.inspect.inspector import InspectionDone, Inspector
 from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.runtime.launch import change_trainers, run_program
@@ -40,11 +40,18 @@ class TrainerChanges:
     def made(self, trainer: Any) -> None:
         """Add the inspector to a new Trainer; turn validation and GpuProfCallback off.
 
+        Loggers of files write to the temporary folder: an inspection is no run of the user's.
+
         The few steps of an inspection are too few for the figures of GpuProfCallback.
         """
         self.trainers += 1
         trainer.limit_val_batches = 0
         trainer.num_sanity_val_steps = 0
+        trainer.loggers = [
+            # A logger without a folder stays: its own lines may make the host wait.
+            moved_logger(logger, self.folder) if hasattr(logger, "_root_dir") else logger
+            for logger in trainer.loggers
+        ]
         inspector = Inspector(steps=self.steps, done=self._keep_result)
         others = [
             callback for callback in trainer.callbacks if not is_kind(callback, "GpuProfCallback")

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import Struct, convert
 from msgspec.structs import replace
@@ -165,8 +167,7 @@ class Answers:
             path = run.trace_path(name)
         except QueryError as error:
             raise NotFoundError(str(error)) from error
-        quoted = name.replace("\\", "_").replace('"', "_")
-        headers = [("Content-Disposition", f'attachment; filename="{quoted}"')]
+        headers = [("Content-Disposition", _attachment(name))]
         mime_type = "application/gzip" if name.endswith(files.TRACE_SUFFIX) else "application/json"
         # Not content_encoding="gzip": the viewer is to get the file as it lies on disk.
         if run.fs is not files.LOCAL:
@@ -210,6 +211,19 @@ class Answers:
                 "TensorBoard's log dir."
             )
         return _loaded(name, path, _state_of_run(path))
+
+
+def _attachment(name: str) -> str:
+    r"""Return the header that names a file to be saved; RFC 5987 for what is not plain ASCII.
+
+    >>> _attachment("a.gz"), _attachment("ü.gz")
+    ('attachment; filename="a.gz"', 'attachment; filename="_.gz"; filename*=UTF-8\'\'%C3%BC.gz')
+    """
+    plain = re.sub(r'[^ -~]|["\\]', "_", name)
+    header = f'attachment; filename="{plain}"'
+    if plain == name:
+        return header
+    return f"{header}; filename*=UTF-8''{quote(name, safe='', errors='replace')}"
 
 
 @lru_cache(maxsize=KEPT)

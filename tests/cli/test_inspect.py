@@ -243,3 +243,18 @@ def test_ctrl_c_ends_the_script_and_its_workers(train):
         assert process.wait() == 130
     with pytest.raises(ProcessLookupError):
         os.killpg(script, 0)
+
+
+@pytest.mark.parametrize("logger", ["TensorBoardLogger", "CSVLogger"])
+def test_an_inspection_leaves_nothing_in_the_folder_of_a_logger(
+    script, train, inline, tmp_path, monkeypatch, logger
+):
+    monkeypatch.chdir(tmp_path)
+    logs = tmp_path / "logs"
+    (logs / "mine" / "version_0").mkdir(parents=True)
+    made = f"logger=loggers.{logger}({str(logs)!r}, name='mine')"
+    text = Path(script("Seeded")).read_text(encoding="utf-8").replace("logger=False", made)
+    path = train("from lightning.pytorch import loggers\n" + text)
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["inspect", "--steps", "1", path]) == 1
+    assert [one for one in sorted(tmp_path.rglob("*")) if one.suffix != ".pyc"] == before
