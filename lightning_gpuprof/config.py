@@ -1,6 +1,7 @@
 """The configuration of `GpuProfCallback`: the same names in Python, YAML and LightningCLI."""
 
 import os
+import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -14,6 +15,8 @@ import yaml
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.schedule import chosen_schedule
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""Two letters at least: one is a drive of Windows. A `Path` of a URL has lost a slash."""
 SECTION = "profiling"
 """The top-level key of a user's YAML file below which the settings stand."""
 _LISTS = ("metrics", "modules")
@@ -123,6 +126,7 @@ class GpuProfConfig:
         """Check types and ranges."""
         if isinstance(self.log_dir, os.PathLike):
             object.__setattr__(self, "log_dir", os.fspath(self.log_dir))
+        check_log_dir(self.log_dir)
         for name, hint in get_type_hints(type(self)).items():
             object.__setattr__(self, name, _checked(name, getattr(self, name), hint))
         if not 0 < self.overhead_budget <= 1:
@@ -198,6 +202,19 @@ class ProfileConfig(GpuProfConfig):
     """
 
     unit: str | None = "epoch"
+
+
+def check_log_dir(log_dir: object) -> None:
+    """Refuse a log dir in remote storage, of which a local folder `s3:` would be made.
+
+    Raises:
+        ConfigError: It is a URL.
+    """
+    if log_dir is not None and _URL.match(str(log_dir)):
+        raise ConfigError(
+            f"log_dir={str(log_dir)!r} is a URL, and records are written to local folders only. "
+            "Pass a folder on this machine, and copy it to the storage when the run has ended."
+        )
 
 
 def _read_yaml(path: str | os.PathLike[str]) -> Mapping[Any, Any]:

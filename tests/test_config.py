@@ -1,8 +1,11 @@
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import yaml
 
+from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
 
@@ -65,6 +68,7 @@ def test_without_the_section_the_defaults_hold(write_text, text):
         ("profiling: {unit: day}", "unit='day' is unknown"),
         ("profiling: {overhead_budget: 0}", "overhead_budget=0"),
         ("profiling: {wait: [", "not valid YAML"),
+        ("profiling: {log_dir: 's3://bucket/a'}", "log_dir='s3://bucket/a' is a URL"),
         ("profiling: 2026-13-40", "not valid YAML"),
         ("profiling: " + "[" * 5000, "is nested too deeply to be read"),
         ("profiling: " + "{a: " * 5000, "is nested too deeply to be read"),
@@ -86,3 +90,15 @@ def test_of_a_misspelt_setting_its_own_name_comes_first(field):
 def test_a_missing_file_is_said(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         GpuProfConfig.from_yaml(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("url", ["s3://b/c", Path("gs://b/c"), "memory://c", "file:///tmp/c"])
+def test_a_log_dir_in_remote_storage_is_refused(url):
+    for make in (GpuProfConfig, GpuProfCallback, PhaseTimer):
+        with pytest.raises(ConfigError, match="Pass a folder on this machine"):
+            make(log_dir=url)
+
+
+@pytest.mark.parametrize("folder", ["a/b", "C:/logs", "C:\\logs", "run:3", "~/logs", Path("x")])
+def test_a_local_log_dir_of_any_name_is_accepted(folder):
+    assert GpuProfConfig(log_dir=folder).log_dir == str(folder)

@@ -32,6 +32,7 @@ from lightning_gpuprof.runtime.console import report_command, say
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import disable, guarded
 from lightning_gpuprof.runtime.hooks import dispatcher_of
+from lightning_gpuprof.runtime.switch import is_off, switch_off
 
 _OWN_HOOKS = ("setup", "on_fit_end", "on_exception", "teardown")
 _OF_TRAINING = (DeferredLoss, MemorySnapshot)
@@ -48,7 +49,8 @@ class GpuProfCallback(Callback):
     runs of their own, in folders of these names in the log dir.
 
     It consists of parts that can be used alone: `PhaseTimer`, `ProfilerSchedule`, `DeferredLoss`
-    and others. A part that fails is switched off for the run, and training goes on.
+    and others. A part that fails is switched off for the run, and training goes on. The environment
+    variable `LIGHTNING_GPUPROF=off` makes every callback of this package do nothing.
 
     Args:
         config: All settings as one object. None switches everything off.
@@ -97,9 +99,12 @@ class GpuProfCallback(Callback):
 
     def _compose(self, config: GpuProfConfig | None, clock: Callable[[], int]) -> None:
         self.config = config
-        self.parts: list[Callback] = [] if config is None else _parts(config, clock)
+        self.parts: list[Callback] = [] if config is None or is_off() else _parts(config, clock)
         self._clock = clock
         self._context: RunContext | None = None
+        if is_off():
+            switch_off(self)
+            return
         self._forward()
         if config is not None:
             # A Trainer calls `setup` first, which connects these hooks to the parts again.
@@ -122,6 +127,8 @@ class GpuProfCallback(Callback):
 
     def on_after_setup(self, fabric: object = None, module: object = None) -> None:
         """Warn that nothing is measured. Only Fabric calls this hook; a Trainer does not."""
+        if is_off():
+            return
         # Fabric calls hooks with arguments of the program's choice, which the parts cannot handle.
         self.__dict__.update(dict.fromkeys(_LATER_HOOKS))
         say(

@@ -10,6 +10,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.device_events import DeviceEvents, device_events
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.adapters.trainer_parts import trainer_parts
+from lightning_gpuprof.config import check_log_dir
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.runtime.context import RunContext, StepTiming
 from lightning_gpuprof.runtime.guard import guarded, guarded_call
@@ -66,8 +67,8 @@ class PhaseTimer(RecordingCallback):
         clock: Returns nanoseconds; tests pass a fake.
 
     Raises:
-        ConfigError: A number cannot work; in `setup`, the Trainer has a second `PhaseTimer`, or
-            `nvtx` is set and this torch has none.
+        ConfigError: A number cannot work; `log_dir` is a URL; in `setup`, the Trainer has a second
+            `PhaseTimer`, or `nvtx` is set and this torch has none.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class PhaseTimer(RecordingCallback):
             raise ConfigError(
                 f"PhaseTimer(warmup={warmup}) is no number of steps. Pass 0 to have no warm-up."
             )
+        check_log_dir(log_dir)
         self.settings = TimerSettings(window, warmup, console, scalars, overhead_budget, nvtx)
         self.device_marks = device_marks
         self.log_dir = log_dir

@@ -16,6 +16,7 @@ from lightning_gpuprof.adapters.lightning import (
 from lightning_gpuprof.recorders.scalars.transfer import Numbers
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import enable, guarded
+from lightning_gpuprof.runtime.switch import is_off
 from lightning_gpuprof.runtime.wrap import Wrappers
 
 
@@ -26,6 +27,7 @@ class DeferredProgressBar(TQDMProgressBar):
     `prog_bar=True` twice per batch. This callback passes `prog_bar=False` to it instead. When the
     bar is drawn, an asynchronous copy of these values and of the loss begins, unless the previous
     copy is still running. On a GPU, the bar therefore shows the values of the refresh before.
+    With `LIGHTNING_GPUPROF=off` it is Lightning's bar.
 
     Args:
         **options: As for Lightning's TQDMProgressBar.
@@ -33,6 +35,7 @@ class DeferredProgressBar(TQDMProgressBar):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self._is_off = is_off()
         self._wrappers = Wrappers()
         self._shown: dict[str, float] = {}
         self._begin(None)
@@ -47,6 +50,8 @@ class DeferredProgressBar(TQDMProgressBar):
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
+        if self._is_off:
+            return
         enable(self)
         self._shown = {}
         self._take_over(trainer)
@@ -68,7 +73,8 @@ class DeferredProgressBar(TQDMProgressBar):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._store_loss(trainer, outputs)
+        if not self._is_off:
+            self._store_loss(trainer, outputs)
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     @guarded
@@ -83,7 +89,7 @@ class DeferredProgressBar(TQDMProgressBar):
     @override
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
         shown = super().get_metrics(trainer, pl_module)
-        if trainer.training:
+        if trainer.training and not self._is_off:
             self._refresh()
         return {**shown, **self._shown}
 

@@ -9,6 +9,7 @@ from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trai
 from lightning_gpuprof.runtime.context import RunContext, StepTiming, status_of
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import silence_unused
+from lightning_gpuprof.runtime.switch import is_off, switch_off
 
 
 class RecordingCallback(Callback):
@@ -26,6 +27,8 @@ class RecordingCallback(Callback):
         self._context: RunContext | None = None
         self._timing: StepTiming | None = None
         silence_unused(self)
+        if is_off():
+            switch_off(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | dict.fromkeys(self._of_a_run)

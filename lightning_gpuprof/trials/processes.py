@@ -21,6 +21,7 @@ from lightning_gpuprof.trials.pairs import TrainedBlock
 CHILD = "lightning_gpuprof.trials.child"
 _LAST_LINES = 12
 _ENVIRONMENT = {
+    "LIGHTNING_GPUPROF": "on",  # a trial measures by callbacks of this package
     "WANDB_MODE": "disabled",
     "NEPTUNE_MODE": "debug",
     "COMET_START_ONLINE": "0",

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import os
 from collections.abc import Iterable, Mapping
 from operator import length_hint
 from typing import Any
@@ -14,6 +15,7 @@ from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.report.run_report import RunReport, report
+from lightning_gpuprof.runtime.switch import VARIABLE, is_off
 from lightning_gpuprof.tensors import leaves_of
 
 TRACED_STEPS = 3
@@ -50,8 +52,9 @@ def profile_model(
         The report, as `lightning_gpuprof.report` returns it.
 
     Raises:
-        ConfigError: A count is below 1, or the loader is empty.
+        ConfigError: A count is below 1, the loader is empty, or `LIGHTNING_GPUPROF` is off.
     """
+    _check_on()
     if min(warmup, steps) < 1:
         raise ConfigError(f"warmup={warmup}, steps={steps} would time nothing. Pass 1 or more.")
     parameter = next(model.parameters(), None)
@@ -72,6 +75,14 @@ def profile_model(
             model.to(device_before)
         module.restore_modes()
     return report(trainer.log_dir or trainer.default_root_dir)
+
+
+def _check_on() -> None:
+    if is_off():
+        raise ConfigError(
+            f"{VARIABLE}={os.environ[VARIABLE]} switches this package off, so that nothing can be "
+            "measured. Unset the variable."
+        )
 
 
 def _trainer(
