@@ -66,18 +66,36 @@ def _unzipped(path: str, file: BinaryIO, warnings: list[str]) -> Iterator[bytes]
         warnings.append("The gzip stream ends early; what follows is missing.")
 
 
-def read_file(path: str, warnings: list[str]) -> bytes:
-    """Return a file's content, unpacked where it is gzipped."""
-    blocks, length = [], 0
+def read_file(path: str, warnings: list[str]) -> bytearray:
+    """Return a file's content, unpacked where it is gzipped.
+
+    A file that is too large is refused before any of its content is kept.
+    """
+    if _content_bytes(path) > MOST_BYTES:
+        raise TraceError(
+            f"{path} holds more than {MOST_BYTES >> 20} MiB, and files of its kind are read as "
+            "a whole. Record fewer steps."
+        )
+    content = bytearray()
     for block in read_blocks(path, warnings):
-        blocks.append(block)
-        length += len(block)
-        if length > MOST_BYTES:
-            raise TraceError(
-                f"{path} holds more than {MOST_BYTES >> 20} MiB, and files of its kind are read as "
-                "a whole. Record fewer steps."
-            )
-    return b"".join(blocks)
+        content += block
+    return content
+
+
+def _content_bytes(path: str) -> int:
+    """Return a file's size, unpacked; of a larger one than may be read, any size above that."""
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        zipped = file.read(2) == GZIP_MAGIC
+    if not zipped or size > MOST_BYTES:
+        return size
+    size = 0
+    # Unpacked twice, since a size that the file itself states may be forged.
+    for block in read_blocks(path, []):
+        size += len(block)
+        if size > MOST_BYTES:
+            break
+    return size
 
 
 def read_text(path: str, warnings: list[str]) -> str:

@@ -7,6 +7,7 @@ import pickle
 import sqlite3
 import struct
 import time
+import tracemalloc
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.records.reader import parse_records, read_run
 from lightning_gpuprof.report.stored_analysis import read_analysis
-from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.traces import files, open_timeline
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
 from lightning_gpuprof.traces.tables import open_tables
 
@@ -200,19 +201,41 @@ def test_views_and_functions_of_a_database_are_bounded(tmp_path):
         assert timeline.warnings, name
 
 
-@pytest.mark.parametrize(
-    "begin",
-    [
-        b'"Kernel_Name","Start_Timestamp","End_Timestamp"\n',
-        b'{"rocprofiler-sdk-tool": [',
-        b"\n\x10/host:",
-    ],
-)
+BEGINS = [
+    b'"Kernel_Name","Start_Timestamp","End_Timestamp"\n',
+    b'{"rocprofiler-sdk-tool": [',
+    b"\n\x10/host:",
+]
+"""How files of kinds that are read as a whole begin: rocprof CSV, rocprofv3 JSON and xplane."""
+
+
+@pytest.mark.parametrize("begin", BEGINS)
 def test_a_file_that_unpacks_to_far_more_than_it_is_long_is_refused(tmp_path, begin):
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(begin + bytes(40_000_000)))
     with pytest.raises(TraceError, match="unpacks to more than 250 times its size"):
         open_timeline(str(path))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("begin", BEGINS)
+def test_a_file_that_is_too_large_is_refused_before_its_content_is_kept(
+    tmp_path, monkeypatch, begin, packed
+):
+    monkeypatch.setattr(files, "MOST_BYTES", 64 << 20)
+    path = tmp_path / "large"
+    if packed:  # less than the most that a file may unpack to, relative to its size
+        part = gzip.compress(os.urandom(1 << 13) + bytes(1 << 20))
+        path.write_bytes(gzip.compress(begin) + part * 100)
+    else:
+        path.write_bytes(begin)
+        os.truncate(path, 100 << 20)
+    tracemalloc.start()
+    with pytest.raises(TraceError, match="holds more than 64 MiB"):
+        open_timeline(str(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 24 << 20
 
 
 @pytest.fixture
