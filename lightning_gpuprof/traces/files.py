@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, BinaryIO
 
+from typing_extensions import override
+
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import open_file
 from lightning_gpuprof.traces.sniff import GZIP_MAGIC
@@ -23,6 +25,8 @@ MOST_BYTES = 1 << 30
 MOST_RATIO = 250
 """The most unpacked bytes per packed byte, for a file that unpacks to more than `_FREE_BYTES`."""
 _FREE_BYTES = 1 << 24
+_LONGEST_LINE = 1 << 20
+"""The most characters of a line of CSV."""
 
 
 def read_blocks(
@@ -71,15 +75,19 @@ def read_file(path: str, warnings: list[str]) -> bytearray:
 
     A file that is too large is refused before any of its content is kept.
     """
+    _check_size(path)
+    content = bytearray()
+    for block in read_blocks(path, warnings):
+        content += block
+    return content
+
+
+def _check_size(path: str) -> None:
     if _content_bytes(path) > MOST_BYTES:
         raise TraceError(
             f"{path} holds more than {MOST_BYTES >> 20} MiB, and files of its kind are read as "
             "a whole. Record fewer steps."
         )
-    content = bytearray()
-    for block in read_blocks(path, warnings):
-        content += block
-    return content
 
 
 def _content_bytes(path: str) -> int:
@@ -104,14 +112,42 @@ def read_text(path: str, warnings: list[str]) -> str:
 
 
 def read_csv(path: str, warnings: list[str]) -> Iterator[Mapping[str, str]]:
-    """Yield a CSV file's rows by column name; incomplete rows are left out, with a warning."""
-    yield from parse_csv(read_text(path, warnings), warnings)
+    """Yield a CSV file's rows by column name; incomplete rows are left out, with a warning.
+
+    The text is not kept: a line that is too long counts as incomplete rows.
+    """
+    _check_size(path)
+    content = io.BufferedReader(_Content(read_blocks(path, warnings)), BLOCK_BYTES)
+    text = io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace", newline="")
+    yield from parse_csv(iter(lambda: text.readline(_LONGEST_LINE), ""), warnings)
+
+
+class _Content(io.RawIOBase):
+    """The blocks of a file as a stream."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._left = blocks, memoryview(b"")
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            block = next(self._blocks, None)
+            if block is None:
+                return 0
+            self._left = memoryview(block)
+        length = min(len(buffer), len(self._left))
+        buffer[:length], self._left = self._left[:length], self._left[length:]
+        return length
 
 
 def parse_csv(
-    text: str, warnings: list[str], *, needed: int | None = None
+    text: str | Iterator[str], warnings: list[str], *, needed: int | None = None
 ) -> Iterator[Mapping[str, str]]:
-    """Yield the rows of CSV text by column name.
+    """Yield the rows of CSV text, or of its lines, by column name.
 
     A row with at least `needed` fields (by default one for each column) is complete.
     """
@@ -129,9 +165,9 @@ def parse_csv(
         )
 
 
-def csv_rows(text: str) -> Iterator[list[str] | None]:
-    """Yield the rows of CSV text, and None for each line that cannot be parsed."""
-    reader = csv.reader(io.StringIO(text, newline=""))
+def csv_rows(text: str | Iterator[str]) -> Iterator[list[str] | None]:
+    """Yield the rows of CSV text, or of its lines, and None where a line cannot be parsed."""
+    reader = csv.reader(io.StringIO(text, newline="") if isinstance(text, str) else text)
     while True:
         try:
             row = next(reader, None)

@@ -238,6 +238,22 @@ def test_a_file_that_is_too_large_is_refused_before_its_content_is_kept(
     assert peak < 24 << 20
 
 
+@pytest.mark.parametrize("begin", BEGINS[:2])
+def test_of_text_that_is_no_trace_little_more_than_its_size_is_kept(tmp_path, begin):
+    size = 24 << 20
+    path = tmp_path / "large"
+    path.write_bytes(begin + "☃🚀".encode() * (size // 7))
+    tracemalloc.start()
+    if begin is BEGINS[0]:
+        assert not len(open_timeline(str(path)).device)
+    else:
+        with pytest.raises(TraceError, match="is damaged"):
+            open_timeline(str(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < size * 1.5
+
+
 @pytest.fixture
 def logs(made_runs, tmp_path):
     made_runs.traced_run(tmp_path / "good")

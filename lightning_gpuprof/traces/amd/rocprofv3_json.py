@@ -29,9 +29,8 @@ def matches(head: Head) -> bool:
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read kernels, copies and API calls of every process in the file."""
     builder = TimelineBuilder("rocprofv3-json", vendor="amd")
-    text = read_file(path, builder.warnings).decode("utf-8", "replace")
     devices: dict[int, DeviceInfo] = {}
-    content = msgspec.json.decode(text, type=Record)
+    content = _decoded(read_file(path, builder.warnings))
     for tool in content.get("rocprofiler-sdk-tool", ()):
         _Process(builder, tool).read()
         for agent in tool.get("agents", ()):
@@ -40,6 +39,13 @@ def read(path: str, options: ReadOptions) -> Timeline:
                 units = {"numSms": agent.get("cu_count", 0)}
                 devices[number] = DeviceInfo(number, name, "amd", units)
     return builder.build(devices=list(devices.values()))
+
+
+def _decoded(text: bytearray) -> Record:
+    try:
+        return msgspec.json.decode(text, type=Record)
+    except UnicodeDecodeError:  # a name that is not UTF-8; as a str the text may take four times
+        return msgspec.json.decode(text.decode("utf-8", "replace"), type=Record)
 
 
 class _Process:
