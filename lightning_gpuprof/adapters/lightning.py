@@ -180,9 +180,14 @@ def writes_files(logger: Any) -> bool:
     return any(is_kind(logger, kind) for kind in FILE_LOGGERS)
 
 
+def can_be_moved(logger: Any) -> bool:
+    """Return whether a logger's folder can be changed before it writes."""
+    return writes_files(logger) and hasattr(logger, "_root_dir")
+
+
 def moved_logger(logger: Any, folder: str) -> Any:
     """Let a logger write into another folder. Return it, or a dummy if it cannot be redirected."""
-    if not writes_files(logger) or not hasattr(logger, "_root_dir"):
+    if not can_be_moved(logger):
         return _package.loggers.logger.DummyLogger()
     for name in ("_root_dir", "_save_dir"):
         if hasattr(logger, name):

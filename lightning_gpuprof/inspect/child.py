@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import torch
 
-from lightning_gpuprof.adapters.lightning import is_kind, moved_logger
+from lightning_gpuprof.adapters.lightning import can_be_moved, is_kind, moved_logger
 from lightning_gpuprof.inspect.inspector import InspectionDone, Inspector
 from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.runtime.launch import change_trainers, run_program
@@ -48,8 +48,8 @@ class TrainerChanges:
         trainer.limit_val_batches = 0
         trainer.num_sanity_val_steps = 0
         trainer.loggers = [
-            # A logger without a folder stays: its own lines may make the host wait.
-            moved_logger(logger, self.folder) if hasattr(logger, "_root_dir") else logger
+            # A logger of another kind stays: its own lines may make the host wait.
+            moved_logger(logger, self.folder) if can_be_moved(logger) else logger
             for logger in trainer.loggers
         ]
         inspector = Inspector(steps=self.steps, done=self._keep_result)
