@@ -156,3 +156,16 @@ def test_inspect_shows_only_clean_texts():
 
 def test_tabs_and_foreign_letters_stay():
     assert printable("a\tb é 計 🚀") == "a\tb é 計 🚀"
+
+
+def test_no_command_lets_a_name_of_a_run_through(made_runs, tmp_path, capsys):
+    run = str(made_runs.hostile_run(tmp_path))
+    forms = ([], ["--verbose"], ["--json"], ["--markdown"])
+    views = ([f"--view={name}"] for name in ("calls", "operators", "overview", "run", "traces"))
+    commands = [["report", run, *form] for form in (*forms, *views)]
+    commands += [["compare", run, run, *form] for form in forms]
+    for command in commands:
+        main(command)  # a view may be empty, and is then an error
+        captured = capsys.readouterr()
+        assert captured.out or captured.err
+        assert is_safe(captured.out + captured.err), command
