@@ -33,7 +33,8 @@ def busy_profiler() -> str | None:
     Kineto has a single session per process. A second recording takes the session away from the
     first, and torch 2.13 crashes the process when the first is exported.
     """
-    if torch._C._autograd._profiler_enabled():
+    # The first is true in the recording thread only, the second in all threads.
+    if torch._C._autograd._profiler_enabled() or _is_enabled():
         return "a torch profiler that is recording"
     if _STEP not in _autograd_profiler.KinetoStepTracker._step_dict:
         return None  # no torch.profiler.profile was ever created, so none has to be searched for
@@ -45,8 +46,11 @@ def busy_profiler() -> str | None:
 
 def traced(name: str) -> Any:
     """Return a span for the trace that is being recorded, or None if there is none."""
-    enabled = getattr(_autograd_profiler, "_is_profiler_enabled", False)
-    return record_function(name) if enabled else None
+    return record_function(name) if _is_enabled() else None
+
+
+def _is_enabled() -> bool:
+    return bool(getattr(_autograd_profiler, "_is_profiler_enabled", False))
 
 
 class TorchTrace:

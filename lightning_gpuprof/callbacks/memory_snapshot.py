@@ -24,6 +24,7 @@ from lightning_gpuprof.memory.kinds import kind_addresses
 from lightning_gpuprof.records import files
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note, Snapshot
+from lightning_gpuprof.runtime import fits
 from lightning_gpuprof.runtime.console import say
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import guarded
@@ -145,8 +146,10 @@ class MemorySnapshot(RecordingCallback):
         if self._context is None:
             return
         history = self._make_history(device)
-        if history is None:
+        if history is None or fits.runs_elsewhere():
             why = "an allocator without a history" if device.type == "cuda" else "no GPU"
+            if history is not None:
+                why = "another thread of this process trains too, and a process has one history"
             message = f"{why}: no snapshot is written"
             self._context.write(Note(step=0, name="memory-snapshot-not-measured", message=message))
             return

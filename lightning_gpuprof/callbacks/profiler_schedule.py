@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from threading import Event, get_ident
 from typing import Any
 
 from typing_extensions import override
@@ -22,10 +23,14 @@ from lightning_gpuprof.capture.recordings import (
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.runtime import fits
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.runtime.step_start import StepCalls
 from lightning_gpuprof.schedule import chosen_schedule
+
+MOST_WAIT_S = 5.0
+"""How long another profiler in another thread waits for the running step to end."""
 
 
 class ProfilerSchedule(RecordingCallback):
@@ -37,9 +42,10 @@ class ProfilerSchedule(RecordingCallback):
     in the Trainer, a step begins at `on_train_batch_start`.) A profiler exists only during a cycle.
     At the end of a cycle, training waits until torch has stopped recording and written the trace.
 
-    While another torch profiler is active, nothing is recorded. If another profiler begins during a
-    cycle, the cycle ends. If none of the five settings of the schedule is given, the default
-    schedule applies, and a run that is too short for it has no trace.
+    While another torch profiler is active, or another thread of the process trains with callbacks
+    of this package, nothing is recorded. If either begins during a cycle, the cycle ends. If none
+    of the five settings of the schedule is given, the default schedule applies, and a run that is
+    too short for it has no trace.
 
     Costs: about twice the time of the steps that it records, and a pause of 0.1 to 2 s after them.
         If a schedule is given whose first window has 20 steps or more, the same for a single step
@@ -80,7 +86,7 @@ class ProfilerSchedule(RecordingCallback):
             `on_train_start`, this run is too short for the given schedule.
     """
 
-    _of_a_run = ("_cycles", "_step_calls", "_recordings", "_trainer", "_forecast")
+    _of_a_run = ("_cycles", "_step_calls", "_recordings", "_trainer", "_forecast", "_ended")
 
     def __init__(
         self,
@@ -132,6 +138,10 @@ class ProfilerSchedule(RecordingCallback):
         self._forecast: TraceForecast | None = None
         self._trainer: Any = None
         self._step = -1
+        self._thread = 0
+        self._wanted = False
+        self._ended: Event | None = None
+        """Set when a recording has ended, for which another thread may wait."""
 
     @override
     @guarded
@@ -170,10 +180,13 @@ class ProfilerSchedule(RecordingCallback):
         if is_kind(users_profiler(trainer), "PyTorchProfiler"):
             self._recordings.note_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
+        self._thread, self._ended = get_ident(), Event()
+        self._wanted = False
         self._cycles = CycleRunner(
             self.schedule,
             new_trace=self._recordings.new,
             on_recorded=self._recordings.save,
+            on_stopped=self._stopped,
             now=self._clock,
         )
         if quiet:
@@ -220,6 +233,8 @@ class ProfilerSchedule(RecordingCallback):
         with self._trainer.profiler.profile(action) if works else nullcontext():
             forecast.begin_step(plain=not (skipped or cycles.active))
             cycles.end_step()
+            if cycles.active:
+                self._end_for_other_thread(cycles)
             if by_step:
                 cycles.begin_unit()
             if forecast.step_is_due and cycles.is_due():
@@ -237,8 +252,26 @@ class ProfilerSchedule(RecordingCallback):
             early = 1 + PLAIN_STEPS * forecast.needs_step
             self._step_calls.sleep_until(None if change is None else change - early)
 
+    def _end_for_other_thread(self, cycles: CycleRunner) -> None:
+        if self._wanted:
+            self._give_way()
+        elif self._recordings is not None and fits.runs_elsewhere():
+            self._recordings.note_other_thread()
+            cycles.close()
+
+    def _stopped(self) -> None:
+        if self._recordings is not None:
+            self._recordings.stopped()
+        if self._ended is not None:
+            self._ended.set()
+
     @guarded
     def _give_way(self) -> None:
+        if self._ended is not None and self._thread != get_ident():
+            # Only the thread that began the recording can end it, before its next step.
+            self._wanted = True
+            self._ended.wait(MOST_WAIT_S)
+            return
         if self._recordings is not None:
             self._recordings.note_busy(
                 "Another torch profiler began during a cycle, which ends here"
@@ -263,6 +296,6 @@ class ProfilerSchedule(RecordingCallback):
         if self._step_calls is not None:
             self._step_calls.remove()
         cycles, self._cycles = self._cycles, None
-        self._step_calls = self._recordings = self._forecast = self._trainer = None
         if cycles is not None:
             cycles.drop()
+        self._step_calls = self._recordings = self._forecast = self._trainer = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import get_ident
 
 from lightning_gpuprof.adapters.profiler import TorchTrace
 from lightning_gpuprof.runtime.guard import interrupts_wait
@@ -36,6 +37,7 @@ class CycleRunner:
         schedule: The schedule.
         new_trace: Returns a new recording, or None if the cycle must be left out.
         on_recorded: Receives every finished cycle that has recorded at least one step.
+        on_stopped: Called when a recording has been stopped, even if stopping has failed.
         now: Returns nanoseconds.
     """
 
@@ -45,11 +47,13 @@ class CycleRunner:
         *,
         new_trace: Callable[[], TorchTrace | None],
         on_recorded: Callable[[FinishedCycle], None],
+        on_stopped: Callable[[], object] = lambda: None,
         now: Callable[[], int],
     ) -> None:
         self._schedule = schedule
         self._new_trace = new_trace
         self._on_recorded = on_recorded
+        self._on_stopped = on_stopped
         self._now = now
         self._unit = -1
         self._next_change: int | None = 0
@@ -58,6 +62,7 @@ class CycleRunner:
         self._recording = False
         self._steps: tuple[int, int] | None = None
         self._begun_ns = 0
+        self._thread = 0
 
     @property
     def recording(self) -> bool:
@@ -104,6 +109,7 @@ class CycleRunner:
 
     def _prepare(self, cycle: int) -> None:
         self._cycle = cycle
+        self._thread = get_ident()
         with interrupts_wait():
             self._trace = self._new_trace()
             if self._trace is not None:
@@ -144,15 +150,26 @@ class CycleRunner:
 
     def drop(self) -> None:
         """Stop a recording and discard it, after an error."""
+        if self._thread != get_ident():
+            return
         trace, self._trace, self._recording = self._trace, None, False
         if trace is not None:
             with interrupts_wait():
-                trace.stop()
+                self._stop(trace)
+
+    def _stop(self, trace: TorchTrace) -> None:
+        try:
+            trace.stop()
+        finally:
+            self._on_stopped()
 
     def close(self) -> None:
-        """End the cycle, even if it is not complete, and hand on what it has recorded."""
+        """End the cycle, even if it is not complete, and hand on what it has recorded.
+
+        Another thread than the one that began it cannot end it without crashing the process.
+        """
         trace, recording, steps = self._trace, self._recording, self._steps
-        if trace is None:
+        if trace is None or self._thread != get_ident():
             return
         with interrupts_wait():
             self._trace, self._recording, self._steps = None, False, None
@@ -160,7 +177,7 @@ class CycleRunner:
                 trace.end_step()
             finally:
                 stop_begun_ns = self._now()
-                trace.stop()
+                self._stop(trace)
                 stop_ns = self._now() - stop_begun_ns
         if recording and steps is not None:
             first_step, last_step = steps

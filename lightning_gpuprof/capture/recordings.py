@@ -14,6 +14,7 @@ from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
 from lightning_gpuprof.capture.cycles import PROBE, FinishedCycle
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.runtime import fits
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.wrap import Wrappers
 from lightning_gpuprof.schedule import Schedule
@@ -27,6 +28,10 @@ MIN_STEPS = 20
 PLAIN_STEPS = 2
 """Before the step that is recorded for the forecast, this many steps run without a profiler. The
 last of them shows how long a step takes."""
+OTHER_THREAD = (
+    "Another thread of this process trains too, and torch.profiler can record only one thread, so "
+    "no profiler window is recorded while both run."
+)
 _UNCOMPILED = (
     "Compiled code runs uncompiled in this profiler window (compiled='eager'): the arithmetic of "
     "its steps may differ in the last digits."
@@ -161,6 +166,9 @@ class Recordings:
         """Return a new recording and show its forecast, or return None if none can be made."""
         if self.context.cannot_write:
             return None  # the context has shown a warning
+        if fits.runs_elsewhere():
+            self.note_other_thread()
+            return None
         busy = busy_profiler()
         if busy is not None:
             self.note_busy(f"{busy[0].upper()}{busy[1:]} is active")
@@ -175,7 +183,18 @@ class Recordings:
             self.context.inform(f"[PROFILE] {forecast}")
         if self.eager and counters() is not None:
             self.context.inform(f"[PROFILE] {_UNCOMPILED}")
-        return self.make()
+        if not fits.claim_profiler(self.context):
+            self.note_busy("Another fit of this process is recording")
+            return None
+        try:
+            return self.make()
+        except BaseException:
+            self.stopped()
+            raise
+
+    def stopped(self) -> None:
+        """Let others in this process record."""
+        fits.release_profiler(self.context)
 
     def save(self, finished: FinishedCycle) -> None:
         """Write the trace of a cycle."""
@@ -203,6 +222,10 @@ class Recordings:
             f"{cause}. Only one profiler can record at a time, so ProfilerSchedule gives way. "
             "Remove the other profiler to get a trace of this package.",
         )
+
+    def note_other_thread(self) -> None:
+        """Note that a window ends because another thread of this process trains too."""
+        self._note_left_out("profiler-busy", OTHER_THREAD)
 
     def _note_left_out(self, name: str, message: str) -> None:
         """Note why a cycle is not recorded, and show the first such message to the user."""

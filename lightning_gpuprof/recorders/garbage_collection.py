@@ -2,11 +2,13 @@
 
 import gc
 from contextlib import AbstractContextManager
+from threading import get_ident
 from typing import Any
 
 from typing_extensions import override
 
 from lightning_gpuprof.recorders.recorder import Recorder
+from lightning_gpuprof.runtime import fits
 from lightning_gpuprof.runtime.context import RunContext, StepTiming
 from lightning_gpuprof.runtime.hooks import HookDispatcher
 
@@ -18,7 +20,8 @@ class GarbageCollections(Recorder):
     """Counts full garbage collections as a phase, and not as a part of the phase they occur in.
 
     A collection starts when a number of objects have been made, in whatever phase that happens. A
-    collection in another thread holds up the training thread too.
+    collection in another thread holds up the training thread too. It counts unless that thread may
+    be training as well, in which case several clocks would be changed at once.
 
     Costs: 1 us per collection, and nothing in a step without a collection.
     Touches: a function in `gc.callbacks`, which the interpreter calls at every collection.
@@ -26,6 +29,8 @@ class GarbageCollections(Recorder):
     """
 
     _region: AbstractContextManager[Any] | None = None
+    _thread = 0
+    _open = False
 
     @override
     def setup(self, context: RunContext, timing: StepTiming | None = None) -> None:
@@ -35,6 +40,7 @@ class GarbageCollections(Recorder):
     @override
     def on_train_start(self, trainer: Any, hooks: HookDispatcher) -> None:
         self.release()
+        self._thread, self._open = get_ident(), False
         if self._region is not None:
             gc.callbacks.append(self._on_collection)
 
@@ -42,8 +48,11 @@ class GarbageCollections(Recorder):
         if info["generation"] != _FULL or self._region is None:
             return
         if phase == "start":
-            self._region.__enter__()
-        else:
+            if not self._open and (self._thread == get_ident() or not fits.several()):
+                self._open = True
+                self._region.__enter__()
+        elif self._open:
+            self._open = False
             self._region.__exit__(None, None, None)
 
     @override

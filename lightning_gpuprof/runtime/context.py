@@ -18,6 +18,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Trainer, stage_of
 from lightning_gpuprof.records.schema import Note, Record, RunEnd, RunStart
 from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.runtime import fits
 from lightning_gpuprof.runtime.console import say
 from lightning_gpuprof.runtime.guard import text_of
 from lightning_gpuprof.runtime.log_dir import resolve_session
@@ -179,6 +180,7 @@ class RunContext:
         run_dir, session = resolve_session(trainer, log_dir, ranks)
         context = cls(trainer, run_dir, session=session, ranks=ranks, now=now)
         _LAST_CONTEXTS[trainer] = context
+        fits.begin(context)
         if context.rank == 0:
             context._try(lambda: write_marker(context.run_dir))
         return context
@@ -290,6 +292,7 @@ class RunContext:
         """
         while self._endings:
             self._endings.pop()(status, error)
+        fits.end(self)
         step_count = self.step if steps is None else steps
         # The counter refers to the Trainer, which this context must not keep alive.
         self._steps = ConstantStep(step_count)

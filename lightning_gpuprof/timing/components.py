@@ -82,9 +82,11 @@ def activate(components: Components) -> Callable[[], None]:
 
 def active_component(name: str) -> AbstractContextManager[None]:
     """Return a component of the session that is timed in this thread, or a null context."""
-    if not _ACTIVE or _ACTIVE[-1][0] != threading.get_ident():
-        return nullcontext()
-    return _ACTIVE[-1][1](name)
+    current = threading.get_ident()
+    for thread, components in reversed(_ACTIVE):
+        if thread == current:
+            return components(name)
+    return nullcontext()
 
 
 class BackwardCall:

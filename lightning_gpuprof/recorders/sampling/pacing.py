@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 import random
 import sys
 import threading
@@ -31,7 +32,23 @@ another line in the meantime."""
 _COLLECTS_DURING_WALK = sys.version_info[:2] == (3, 11)
 _WALK_OBJECTS = 300
 """More objects than a walk over the frames of all threads creates."""
+_SWITCH_LOCK = threading.Lock()
+_SWITCH_INTERVALS_S: list[float] = []
+"""What each sampler that is in `short_switch_interval` has found; the first is the program's."""
 T = TypeVar("T")
+
+
+def _restore_after_fork() -> None:
+    """Give a forked worker the program's interval, and a lock that no lost thread holds."""
+    global _SWITCH_LOCK
+    _SWITCH_LOCK = threading.Lock()
+    if _SWITCH_INTERVALS_S:
+        sys.setswitchinterval(_SWITCH_INTERVALS_S[0])
+        _SWITCH_INTERVALS_S.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_restore_after_fork)
 
 
 @dataclass(frozen=True)
@@ -122,14 +139,20 @@ def short_switch_interval() -> Iterator[None]:
     By default Python grants the lock after 5 ms, or earlier if the other thread releases it. Nearly
     every sample would then show a call that releases the lock, and hardly any the Python code
     before it. The setting belongs to the whole process. It is restored before the sample is taken,
-    since the other thread could otherwise get the lock back during the sample.
+    since the other thread could otherwise get the lock back during the sample. If several samplers
+    overlap, the last of them restores what the first has found.
     """
-    interval_s = sys.getswitchinterval()
-    sys.setswitchinterval(min(interval_s, SHORT_INTERVAL_S))
+    with _SWITCH_LOCK:
+        _SWITCH_INTERVALS_S.append(sys.getswitchinterval())
+        sys.setswitchinterval(min(_SWITCH_INTERVALS_S[0], SHORT_INTERVAL_S))
     try:
         yield
     finally:
-        sys.setswitchinterval(interval_s)
+        with _SWITCH_LOCK:
+            interval_s = _SWITCH_INTERVALS_S[0]
+            _SWITCH_INTERVALS_S.pop()
+            if not _SWITCH_INTERVALS_S:
+                sys.setswitchinterval(interval_s)
 
 
 def read_stack(thread: int, read: Callable[[FrameType | None], T | None]) -> T | None:
