@@ -59,7 +59,8 @@ class LineSampler(RecordingCallback):
     Costs: 0.1 to 5 ms for each of 300 samples, which take about 20 s; after that next to nothing,
         since the thread wakes up ten times a second at most, and ever more rarely.
     Touches: a thread, until training ends. `sys.setswitchinterval`, in the 6 ms before each
-        sample (`os.register_at_fork` restores it in a process that is forked meanwhile): without it nearly all samples would fall into calls that release the
+        sample (`os.register_at_fork` restores it in a process that is forked meanwhile):
+        without it nearly all samples would fall into calls that release the
         interpreter's lock, and none into a Python loop. On Python 3.11, a young garbage
         collection that is near is made before a sample, since a collection during a sample could
         crash the process. `worker_init_fn` of the training loader while its workers start, which is
