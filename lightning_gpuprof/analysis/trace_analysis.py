@@ -145,6 +145,7 @@ def analyze_trace(
         syncs=syncs.calls,
         sync_count=syncs.count,
         sync_ns=syncs.total_ns,
+        sync_frac=syncs.frac,
         upload_wait_ns=syncs.upload_ns,
         modules=_by_place(trace, places, modules=True),
         lines=_by_place(trace, places, modules=False),

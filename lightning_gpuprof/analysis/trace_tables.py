@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from lightning_gpuprof.records.operator_times import OperatorInputs
 
-ANALYSIS_VERSION = 14
+ANALYSIS_VERSION = 15
 """The version of an analysis's tables. Raise it when a table is added or changes its meaning:
 rules that need the table would find nothing in the analyses that are already stored."""
 
@@ -492,9 +492,11 @@ class TraceAnalysis(Struct, frozen=True, kw_only=True):
     """What calls of `.to()` and `.cuda()` copied."""
     sync_kinds: tuple[SyncKind, ...] = ()
     syncs: tuple[SyncCall, ...] = ()
-    """The longest calls."""
+    """The longest calls in steps; all of the trace where it has no steps."""
     sync_count: Count | None = None
     sync_ns: Ns | None = None
+    sync_frac: Number | None = None
+    """The share of the steps, or of the trace without steps, in which a process waits."""
     upload_wait_ns: Ns | None = None
     """The part of `sync_ns` in copies to the device from pageable memory."""
     modules: tuple[PlaceRow, ...] = ()

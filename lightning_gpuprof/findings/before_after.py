@@ -37,6 +37,7 @@ _WATCHED = {
     "gemm_frac": _Watched("Matrix products, of kernel time", goal=None),
     "sync_frac": _Watched("Host syncs"),
     "launch_gaps_frac": _Watched("Launch gaps"),
+    "launch_overhead_frac": _Watched("Launch overhead"),
     "peak_allocated_bytes": _Watched("Peak memory", may_stay=True),
 }
 
@@ -108,7 +109,7 @@ def _met(watched: _Watched, before: float, after: float) -> Met | None:
 def _figures(run: RunResults, divisor: float) -> dict[str, float | None]:
     facts = trace_facts(run)
     inputs = FigureInputs(run, facts, None)
-    names = ("gemm_frac", "sync_frac", "launch_gaps_frac")
+    names = ("gemm_frac", "sync_frac", "launch_gaps_frac", "launch_overhead_frac")
     figures = {name: FIGURES[name](inputs) for name in names}
     if facts is not None and facts.on_device:
         kernels = facts.analysis.kernels

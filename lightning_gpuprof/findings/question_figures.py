@@ -11,6 +11,7 @@ from lightning_gpuprof.analysis.savings.graph_passes import graph_passes, second
 from lightning_gpuprof.analysis.savings.hidden import Exposed
 from lightning_gpuprof.analysis.savings.host_work import HostWork, host_work
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
+from lightning_gpuprof.analysis.trace.idle import CAUSES, LAUNCH_CAUSES
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES, kernel_family
 from lightning_gpuprof.analysis.trace.kernels import fills_memory
 from lightning_gpuprof.analysis.trace_tables import KernelRow, RooflineRow, TraceAnalysis
@@ -204,9 +205,12 @@ FIGURES: dict[str, Figure] = {
     "other_kernels_frac": lambda inputs: (
         None if (gemm := FIGURES["gemm_frac"](inputs)) is None else 1 - gemm
     ),
-    "sync_frac": of_device(lambda device: device.span_ns, TraceFacts.sync_ns),
+    "sync_frac": of_trace(lambda analysis: analysis.sync_frac),
     "launch_gaps_frac": of_device(
-        lambda device: device.span_ns, lambda facts: facts.idle_ns("launch_latency", "kernel_gap")
+        lambda device: device.span_ns, lambda facts: facts.idle_ns(*CAUSES)
+    ),
+    "launch_overhead_frac": of_device(
+        lambda device: device.span_ns, lambda facts: facts.idle_ns(*LAUNCH_CAUSES)
     ),
     "memory_bound_frac": memory_bound,
     "top_kernel_frac": top_kernel,

@@ -10,10 +10,14 @@ from lightning_gpuprof.report.document import Figure, Figures, Section
 from lightning_gpuprof.units import duration, size
 
 SHARES = (
-    ("sync_frac", "Host syncs", "in which the host waits for the device"),
-    ("launch_gaps_frac", "Launch gaps", "in which the device waits for a launch"),
+    (
+        "launch_gaps_frac",
+        "Launch gaps",
+        "in which the device runs nothing, from one kernel to the next",
+    ),
+    ("launch_overhead_frac", "Launch overhead", "the part of the gaps that launching takes"),
 )
-"""Figures that questions use and comparisons show as well."""
+"""Parts of the first device's span, which questions use as well."""
 
 
 def figures_section(analysis: TraceAnalysis) -> Section | None:
@@ -41,6 +45,9 @@ def trace_figures(analysis: TraceAnalysis) -> Iterator[Figure]:
         note = "of multiply, convolution and attention time, by kernel names"
         yield Figure("tensor_core_frac", "On tensor cores", analysis.tensor_core_frac, "frac", note)
     yield from _occupancy(analysis)
+    if analysis.gpu is not None and analysis.sync_frac is not None:
+        note = f"of the {_whole(analysis, 'steps')}, in which the host waits for the device"
+        yield Figure("sync_frac", "Host syncs", analysis.sync_frac, "frac", note)
     yield from _shares(analysis)
     yield from _conversions(analysis)
     yield from _launches(analysis)
@@ -59,11 +66,11 @@ def _occupancy(analysis: TraceAnalysis) -> Iterator[Figure]:
 
 
 def _shares(analysis: TraceAnalysis) -> Iterator[Figure]:
-    """Yield the shares of the first device's span in waits, in gaps, and in copies."""
+    """Yield the shares of the first device's span in gaps and in copies."""
     gpu = analysis.gpu
     if gpu is None or not gpu.span_ns:
         return
-    run, whole = as_run(analysis), _whole(analysis, "step")
+    run, whole = as_run(analysis), _whole(analysis, "steps")
     inputs = FigureInputs(run, trace_facts(run), None)
     for key, label, note in SHARES:
         if (frac := FIGURES[key](inputs)) is not None:
@@ -105,4 +112,4 @@ def _launches(analysis: TraceAnalysis) -> Iterator[Figure]:
 
 def _whole(analysis: TraceAnalysis, steps: str) -> str:
     """Name what figures are shares of: `steps`, or the trace if it has no marked steps."""
-    return steps if analysis.steps else "trace"
+    return steps if analysis.steps else "whole trace"

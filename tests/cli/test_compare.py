@@ -210,16 +210,17 @@ def test_the_table_of_before_and_after_says_which_way_each_figure_should_go(tmp_
     document = json.loads(path.read_text())
     for row in document["kernels"]:
         row["count"] //= 2
-    figures = {"gemm_frac": 0.75, "sync_ns": 0, "idle": []}
+    figures = {"gemm_frac": 0.75, "sync_ns": 0, "sync_frac": 0.0, "idle": []}
     path.write_text(json.dumps(document | figures))
     base = next(runs[0].rglob("*.analysis.json"))
     idle = [{"cause": "kernel_gap", "total_ns": 3 * MS, "count": 30}]
-    figures = {"gemm_frac": 0.5, "sync_ns": 6 * MS, "idle": idle}
+    figures = {"gemm_frac": 0.5, "sync_ns": 6 * MS, "sync_frac": 0.5, "idle": idle}
     base.write_text(json.dumps(json.loads(base.read_text()) | figures))
 
     assert main(["compare", "--json", *map(str, runs)]) == 0
     figures = rows(decode(capsys.readouterr().out), "before_after", "id")
-    named = "step_ns kernels_per_step_count gemm_ns gemm_frac sync_frac launch_gaps_frac"
+    named = "step_ns kernels_per_step_count gemm_ns gemm_frac sync_frac"
+    named += " launch_gaps_frac launch_overhead_frac"
     assert list(figures) == [*named.split(), "peak_allocated_bytes"]
     keys = ("base", "new", "goal", "met")
     kernels, gemm, gaps = (

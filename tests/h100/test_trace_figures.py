@@ -124,16 +124,24 @@ def test_copies_by_direction_and_memory(both):
 
 def test_the_host_waits_where_it_is_in_a_call_that_waits(both):
     raw, found = both
-    waits = [call for call in raw.of(*CALLS) if call.name.endswith("Synchronize")]
+    steps = raw.steps.values()
+
+    def in_step(call):
+        return any(step.start <= call.start < step.end for step in steps)
+
+    waits = [call for call in raw.of(*CALLS) if call.name.endswith("Synchronize") and in_step(call)]
     # A pageable upload is in its call but for the driver's last piece; other copies never wait.
     uploads = [call for call, event in raw.launched if "HtoD (Pageable" in event.name]
+    uploads = [call for call in uploads if in_step(call)]
     assert found["sync_count"] == len(waits) + len(uploads)
     assert found["sync_ns"] == sum(call.dur for call in waits + uploads)
     assert found["upload_wait_ns"] == sum(call.dur for call in uploads)
     assert sum(row["blocked_ns"] for row in found["syncs"]) == found["sync_ns"]
+    share = union(waits + uploads) / union(steps)
+    assert found["sync_frac"] == pytest.approx(share, abs=1e-4)
     kinds = {row["name"]: (row["count"], row["total_ns"]) for row in found["sync_kinds"]}
     wide = [call.dur for call in waits if call.name == "cudaDeviceSynchronize"]
-    assert kinds["device"] == (len(wide), sum(wide))
+    assert kinds.get("device", (0, 0)) == (len(wide), sum(wide))
     assert sum(took for _, took in kinds.values()) == found["sync_ns"]
 
 

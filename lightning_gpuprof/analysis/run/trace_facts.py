@@ -128,26 +128,13 @@ class TraceFacts:
         return total_ns / self._device_steps
 
     def sync_ns(self) -> float | None:
-        """Return the time in synchronizing calls per step, without the profiler's own."""
+        """Return the time in synchronizing calls per step; None without a device."""
         total_ns = self.analysis.sync_ns
-        if total_ns is None:
-            return None
-        listed_ns = sum(call.blocked_ns for call in self.analysis.syncs)
-        own_ns = sum(call.blocked_ns for call in self.syncs())
-        return (total_ns - listed_ns + own_ns) / self.steps
+        return None if total_ns is None else total_ns / self.steps
 
-    def syncs(self, kind: str | None = None) -> list[SyncCall]:
-        """Return the longest synchronizing calls (of one kind), without the profiler's own.
-
-        The profiler's own calls lie outside of operators and of the marked steps.
-        """
-        calls = [call for call in self.analysis.syncs if kind in (None, call.kind)]
-        marks = [mark for mark in self.analysis.steps if mark.dur_ns]
-        if not marks:
-            return calls
-        begin = min(mark.start_ns for mark in marks)
-        end = max(mark.start_ns + mark.dur_ns for mark in marks)
-        return [call for call in calls if call.operator or begin <= call.start_ns < end]
+    def syncs(self, kind: str) -> list[SyncCall]:
+        """Return the longest synchronizing calls of one kind."""
+        return [call for call in self.analysis.syncs if call.kind == kind]
 
     @property
     def launches(self) -> int:

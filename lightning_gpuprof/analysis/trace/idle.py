@@ -32,6 +32,8 @@ HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
 WORKING_CAUSES = ("host_launch_call", "host_operator", "host_region", "host_python")
 """Causes of idle time during which the host was working."""
+LAUNCH_CAUSES = ("host_launch_call", "launch_latency", "kernel_gap")
+"""Causes of launch overhead: the launching call, and the way from it to the device."""
 LATE_CAUSES = (*WORKING_CAUSES, "launch_latency")
 """Causes of idle time up to a launch that came late because the host was working."""
 _CALL = HOST_CAUSES.index("host_launch_call")

@@ -1,4 +1,7 @@
-"""Calls that made the host wait for the device, and for how long."""
+"""Calls that made the host wait for the device in the marked steps, and for how long.
+
+Without marked steps those of the whole trace count, but not the wait that closes it.
+"""
 
 from collections import Counter
 
@@ -7,10 +10,12 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces
 from lightning_gpuprof.analysis.trace.copies import SMALL_BYTES, copy_kind, may_wait
-from lightning_gpuprof.analysis.trace.grouping import matching, sums_by_name
+from lightning_gpuprof.analysis.trace.grouping import distinct, matching, sums_by_name
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind, sync_kind
 from lightning_gpuprof.analysis.trace.idle import enclosing
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
+from lightning_gpuprof.analysis.trace.step_marks import processes, step_events
+from lightning_gpuprof.analysis.trace.time_split import covered_until, union
 from lightning_gpuprof.analysis.trace_tables import SyncCall, SyncKind
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
@@ -27,14 +32,16 @@ CHEAPER = {
 
 
 class SyncReport(Struct, frozen=True):
-    """Synchronizing calls: totals, totals by kind, and the longest calls.
+    """Synchronizing calls in steps: totals, totals by kind, and the longest calls.
 
-    `upload_ns` is the part of `total_ns` in asynchronous copies to the device, which wait because
-    they come from pageable memory, not because a value is read.
+    `frac` is the share of the steps in which a process waits in at least one thread; None where
+    steps take no time. `upload_ns` is the part of `total_ns` in asynchronous copies to the device,
+    which wait because they come from pageable memory, not because a value is read.
     """
 
     count: int
     total_ns: int
+    frac: float | None
     upload_ns: int
     kinds: tuple[SyncKind, ...]
     calls: tuple[SyncCall, ...]
@@ -44,6 +51,8 @@ def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncRepo
     """Find synchronizing calls, longest first."""
     host = trace.timeline.host
     waited, uploads = waiting_calls(trace)
+    waited, frac = _in_question(trace, waited)
+    uploads &= waited
     rows = np.flatnonzero(waited)
     dur = host.dur_ns[rows]
     longest = rows[np.lexsort((host.start_ns[rows], -dur))[:LONGEST]]
@@ -51,10 +60,51 @@ def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncRepo
     return SyncReport(
         count=len(rows),
         total_ns=int(dur.sum()),
+        frac=frac,
         upload_ns=int(host.dur_ns[uploads].sum()),
         kinds=_kinds(trace.timeline, rows, calls),
         calls=calls,
     )
+
+
+def _in_question(trace: LinkedTrace, waited: Mask) -> tuple[Mask, float | None]:
+    """Return the waits that begin in a step of their process, and their share of all steps.
+
+    Without step marks all waits count, but not the one that closes the trace (`_closing`), and the
+    share is of the time from a process's first event to its last.
+    """
+    timeline, host = trace.timeline, trace.timeline.host
+    of_thread, marks = processes(timeline), step_events(timeline)
+    counted = np.zeros(len(host), dtype=np.bool_)
+    waits_ns = whole_ns = 0
+    for process in distinct(of_thread[host.thread]).tolist():
+        own = np.flatnonzero(of_thread[host.thread] == process)
+        if len(marks):
+            steps = of_thread[marks.thread] == process
+            whole = union(marks.start_ns[steps], marks.end_ns[steps])
+        else:
+            own = np.setdiff1d(own, _closing(timeline, own))
+            whole = union(host.start_ns[own][:1], host.end_ns[own].max(initial=0, keepdims=True))
+        rows = own[waited[own]]
+        start_ns = host.start_ns[rows]
+        rows = rows[covered_until(whole, start_ns + 1) > covered_until(whole, start_ns)]
+        counted[rows] = True
+        waits = union(host.start_ns[rows], host.end_ns[rows])
+        whole_ns += whole.total
+        within = covered_until(waits, whole.end) - covered_until(waits, whole.start)
+        waits_ns += int(within.sum())
+    return counted, waits_ns / whole_ns if whole_ns else None
+
+
+def _closing(timeline: Timeline, rows: Int64) -> Int64:
+    """Return the wait for the whole device after which a process calls nothing.
+
+    The profiler, or a program that measures itself, closes what it measures with such a wait.
+    """
+    host = timeline.host
+    calls = rows[of_category(host, "cuda_runtime", "cuda_driver")[rows]]
+    last = calls[np.argsort(host.start_ns[calls], kind="stable")[-1:]]
+    return last[[sync_kind(timeline.names[name]) == "device" for name in host.name[last].tolist()]]
 
 
 def _kinds(timeline: Timeline, rows: Int64, calls: tuple[SyncCall, ...]) -> tuple[SyncKind, ...]:

@@ -22,6 +22,7 @@ KERNEL_FIGURES = (
     "occupancy_frac",
     "sync_frac",
     "launch_gaps_frac",
+    "launch_overhead_frac",
     "exposed_copies_frac",
 )
 

@@ -219,9 +219,10 @@ def sync_sections(analysis: TraceAnalysis, first_rows: int) -> Iterator[Section]
         }
         for call in analysis.syncs
     )
+    where = "the steps" if analysis.steps else "the whole trace"
     calls = "call" if analysis.sync_count == 1 else "calls"
     note = (
-        f"{analysis.sync_count:,} {calls} made the host wait for the device, "
+        f"{analysis.sync_count:,} {calls} in {where} made the host wait for the device, "
         f"{duration(analysis.sync_ns or 0)} together."
     )
     if analysis.upload_wait_ns:

@@ -47,3 +47,30 @@ def test_a_waiting_copy_to_the_device_is_told_from_a_read(
 @pytest.mark.parametrize(("size", "waited"), [(64 << 10, 0), ((64 << 10) + 1, 1)])
 def test_an_upload_of_64_kib_is_taken_over_at_once_however_slow_the_call(syncs_of, size, waited):
     assert syncs_of(2, name=UP, call="cudaMemcpyAsync", call_dur=40, bytes=size).count == waited
+
+
+@pytest.fixture
+def analysed_syncs(write_trace):
+    """Return the waits of a trace of some events."""
+    return lambda *events: sync_calls(link(open_timeline(write_trace(events))))
+
+
+def wait(op, start, dur, name="cudaDeviceSynchronize", **more):
+    return op(name, start, dur, cat="cuda_runtime", **more)
+
+
+def test_waits_in_steps_count_against_the_steps(analysed_syncs, op, step):
+    found = analysed_syncs(
+        *(step(1, 0, 50), step(2, 50, 50), op("aten::item", 10, 40)),
+        *(wait(op, 10, 20), wait(op, 60, 10), wait(op, 65, 15, tid=2)),
+        wait(op, 100, 900),  # the profiler's own, after the last step
+    )
+    assert (found.count, found.total_ns) == (3, 45_000)
+    assert found.frac == 0.4  # two threads that wait at the same time count once
+
+
+def test_the_wait_that_closes_a_trace_without_steps_does_not_count(analysed_syncs, op):
+    events = (op("aten::item", 0, 80), wait(op, 20, 20), op("aten::mul", 80, 20))
+    assert analysed_syncs(*events, wait(op, 100, 900)).frac == 0.2
+    read = wait(op, 100, 100, "cudaStreamSynchronize")
+    assert analysed_syncs(*events, read).frac == 0.6

@@ -108,18 +108,6 @@ def test_idle_time_for_other_reasons_than_syncs_is_not_saved(evaluate):
     assert span(finding) == (MS, MS)
 
 
-def test_the_profilers_own_wait_after_the_last_step_does_not_count(evaluate):
-    def sync(start_ns, blocked_ns, operator):
-        return {"start_ns": start_ns, "blocked_ns": blocked_ns, "operator": operator}
-
-    marks = [{"start_ns": 0, "dur_ns": 10 * MS}, {"start_ns": 10 * MS, "dur_ns": 10 * MS}]
-    syncs = [sync(5 * MS, 2 * MS, "aten::item"), sync(15 * MS, 2 * MS, None)]
-    syncs.append(sync(21 * MS, 50 * MS, None))
-    trace = {"gpu": GPU, "sync_ns": 54 * MS, "syncs": syncs, "steps": marks}
-    finding = evaluate(WORK, trace=trace, device=H100)
-    assert finding.evidence["blocked_ns"] == 2 * MS
-
-
 def test_the_change_for_waits_for_the_whole_device_is_a_wait_for_a_stream(evaluate):
     at = {"file": "train.py", "line": 7}
     sync = {"name": "hipDeviceSynchronize", "kind": "device", "blocked_ns": 2 * MS, "where": at}
