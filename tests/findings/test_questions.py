@@ -88,6 +88,7 @@ def test_the_questions_of_a_gpu_trace_are_answered_from_it(analyze):
         **traced(
             gemm_frac=0.5,
             sync_ns=6,
+            sync_frac=0.06,
             idle=[{"cause": "launch_latency", "total_ns": 10, "count": 1}],
             operators=[op("aten::copy_", 2, 30), op("aten::mm", 2, 70)],
             roofline=[{"bound": "memory", "total_ns": 8}, {"bound": "compute", "total_ns": 2}],
