@@ -70,9 +70,13 @@ def evaluate_rules(run: RunResults, chosen: Collection[Rule] | None = None) -> E
 
 
 def make_plan(findings: Sequence[Finding]) -> list[tuple[Finding, Effort]]:
-    """Return findings with the effort of their changes: quick changes first, else as ranked."""
+    """Return changes with what each takes: quick changes first, else as ranked."""
     all_rules, order = rules(), list(Horizon)
-    plan = [(finding, all_rules[finding.id].effort) for finding in findings]
+    plan = [
+        (finding, finding.effort or all_rules[finding.id].effort)
+        for finding in findings
+        if finding.is_change
+    ]
     return sorted(plan, key=lambda item: order.index(item[1].horizon))
 
 

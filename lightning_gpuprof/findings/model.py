@@ -132,6 +132,7 @@ class Finding:
         when: When the time that it saves is spent.
         matters: Whether the severity stands however little time is saved, as memory fills up.
         explains: Ids of findings that know less about the same time (`overlap.py`).
+        effort: What the change takes; None if it takes what the rule's other changes take.
         measured: The trial that the saving was measured in; None if a model expects it.
     """
 
@@ -151,12 +152,18 @@ class Finding:
     when: When = When.IN_STEPS
     matters: bool = False
     explains: tuple[str, ...] = ()
+    effort: Effort | None = None
     measured: str | None = None
 
     @property
     def worth_a_change(self) -> bool:
         """Whether the change is proposed; what `info` findings report may stay as it is."""
         return self.severity is not Severity.INFO
+
+    @property
+    def is_change(self) -> bool:
+        """Whether something is to be changed, however little it gains; some only report a fact."""
+        return bool(self.worth_a_change or self.saving_ns.high or self.change)
 
 
 @dataclass(frozen=True)

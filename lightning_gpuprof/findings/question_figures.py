@@ -196,6 +196,9 @@ FIGURES: dict[str, Figure] = {
     **{f"{phase.value}_share_frac": share(phase) for phase in Phase},
     "dominant_phases_count": dominant_phases,
     "thin_calls_per_step_count": lambda inputs: inputs.work.short_calls if inputs.work else None,
+    "short_kernel_frac": of_trace(
+        lambda analysis: analysis.thin_kernels.count_frac if analysis.thin_kernels else None
+    ),
     "copies_frac": transfers,
     "host_over_device_count": of_device(
         lambda device: device.busy_ns,

@@ -87,7 +87,8 @@ def as_run(analysis: TraceAnalysis) -> RunResults:
     return RunResults(
         start=structs.replace(start, world_size=ranks, device=device),
         wall=WallTime(wall_ns=total, steps_ns=total, outside_ns=0),
-        steps=_steps(step_ns, gpu.span_ns if gpu else 0) if len(step_ns) else None,
+        steps=_steps(step_ns) if len(step_ns) else None,
+        device_step_ns=round(gpu.span_ns / (gpu.steps or len(step_ns))) if gpu and marks else 0,
         traces=(TraceView(0, cycle, analysis),),
         steady_dur_ns=step_ns,
     )
@@ -106,13 +107,13 @@ def _marks(analysis: TraceAnalysis) -> list[int]:
     ]
 
 
-def _steps(step_ns: Int64, device_ns: int) -> StepStats:
+def _steps(step_ns: Int64) -> StepStats:
     # By nearest rank: numpy's percentiles load masked arrays, which takes longer than all rules.
     ordered = sorted(step_ns.tolist())
     count = len(ordered)
     distribution = Distribution(
         count=count,
-        mean_ns=round(max(sum(ordered), device_ns) / count),  # the host may be steps ahead
+        mean_ns=round(sum(ordered) / count),
         min_ns=ordered[0],
         p50_ns=ordered[count // 2],
         p95_ns=ordered[min(count - 1, count * 95 // 100)],

@@ -38,7 +38,7 @@ def not_worth_it(run: RunResults, findings: Sequence[Finding]) -> dict[str, floa
     """
     if run.steps is None or run.steps.basis != "steady":
         return {}
-    proposed = {finding.id for finding in findings if finding.worth_a_change}
+    proposed = {finding.id for finding in findings if finding.is_change}
     marks = run.device.time.phases if run.device.time else {}
     gains = {}
     for usual in USUAL:

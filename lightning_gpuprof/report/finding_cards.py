@@ -25,7 +25,7 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
 def finding_card(finding: Finding, run: RunResults) -> FindingCard:
     """Return the card of a finding; its saving is given as a share of a step of `run`."""
     rule = rules().get(finding.id)
-    effort = rule.effort if rule is not None else None
+    effort = finding.effort or (rule.effort if rule is not None else None)
     short, is_code = short_change(finding.change, finding.advice)
     return FindingCard(
         id=finding.id,

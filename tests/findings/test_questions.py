@@ -269,4 +269,6 @@ def test_advice_that_a_finding_gives_is_not_called_worthless(analyze):
     assert set(not_worth_it(run, [made("slow-logging", 1, 2)])) == {"fused optimizer"}
     info = made("slow-logging", 0, 0, severity=Severity.INFO)
     assert set(not_worth_it(run, [info])) == {"less logging", "fused optimizer"}
+    little = made("slow-logging", 0, 1, severity=Severity.INFO)
+    assert set(not_worth_it(run, [little])) == {"fused optimizer"}
     assert {usual.finding for usual in USUAL} <= set(rules())

@@ -76,6 +76,8 @@ class RunResults:
     """Named callbacks, loggers and regions within phases."""
     every: EveryStep | None = None
     """All steps, including untimed ones."""
+    device_step_ns: int = 0
+    """Of a trace alone, the step on the device's clock: the host may be steps ahead."""
     whole_fit: WholeFit | None = None
     account: Account | None = None
     """Where the wall time went; None if nothing was recorded."""
@@ -116,7 +118,9 @@ class RunResults:
         run, the host may have queued most steps before the device has done a good part of them.
         The growth of run-ahead is the difference.
         """
-        return None if self.steps is None else self.steps.dur.mean_ns + self._behind_ns
+        if self.steps is None:
+            return None
+        return max(self.steps.dur.mean_ns + self._behind_ns, self.device_step_ns)
 
     @property
     def fit_step_ns(self) -> int | None:

@@ -108,10 +108,21 @@ info = torch.utils.data.get_worker_info()
 if info is not None:
     files = files[info.id :: info.num_workers]"""
 EFFORT = Effort(
-    Horizon.QUICK,
-    "one or two arguments of the DataLoader, or work done once instead of per sample",
-    "workers need memory and cores of their own",
+    Horizon.QUICK, "arguments of the DataLoader", "workers need memory and cores of their own"
 )
+EFFORTS = {
+    LoaderChange.ROWS: Effort(Horizon.QUICK, "one argument of the DataLoader", "none"),
+    LoaderChange.NO_WORKERS: Effort(Horizon.QUICK, "one argument of the DataLoader", "none"),
+    LoaderChange.WHOLE: Effort(Horizon.QUICK, "one method of the dataset", "none"),
+    LoaderChange.SAMPLER: Effort(Horizon.MEDIUM, "the sampler's code", "the order may differ"),
+    LoaderChange.SMALLER: Effort(
+        Horizon.MEDIUM, "what the collate function returns", "the model gets other inputs"
+    ),
+    LoaderChange.CHEAPER: Effort(
+        Horizon.MEDIUM, "work done once instead of per sample", "prepared samples need room"
+    ),
+}
+"""What changes take other than those of workers."""
 
 
 @rule(id="data-wait", needs=("steps",), effort=EFFORT)
@@ -147,6 +158,7 @@ def judge(run: RunResults) -> Finding | None:
         else 0.6,
         places=(Place(phase=Phase.DATA_WAIT.value),),
         change=_change(run, plan),
+        effort=EFFORTS.get(plan.change),
     )
 
 

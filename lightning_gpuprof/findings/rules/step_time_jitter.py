@@ -74,7 +74,11 @@ SHAPES = (
 UNKNOWN = f"{NO_PATTERN}: look for other programs on this machine first."
 LASTS = "the step time changes at step {step:,} and stays so, which is not jitter"
 GROWS = "the step time grows from step {step:,} on, which is not jitter"
-EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
+EFFORT = Effort(Horizon.QUICK, "what runs at intervals is done far less often", "none")
+CALL_EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
+FREEZE_EFFORT = Effort(
+    Horizon.QUICK, "two lines before training", "cycles among frozen objects are never freed"
+)
 
 
 @rule(id="step-time-jitter", needs=("steps",), effort=EFFORT)
@@ -160,6 +164,7 @@ def _of_collector(run: RunResults, spikes: Spikes, collected_ns: int) -> Finding
         confidence=0.9,
         places=(place,),
         change=None if call is not None else change,
+        effort=FREEZE_EFFORT if call is None else CALL_EFFORT,
     )
 
 

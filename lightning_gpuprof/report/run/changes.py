@@ -56,11 +56,12 @@ def not_worth_it_section(run: RunResults, findings: Sequence[Finding]) -> Sectio
 
 
 def plan_section(run: RunResults, findings: Sequence[Finding]) -> Section | None:
-    """Return the findings as a plan of work: quick changes first."""
-    if not findings:
+    """Return the changes as a plan of work: quick changes first; None if nothing is to change."""
+    plan = make_plan(findings)
+    if not plan:
         return None
     rows: list[dict[str, Value]] = []
-    for finding, effort in make_plan(findings):
+    for finding, effort in plan:
         saving, step_ns = finding.saving_ns, run.step_ns
         rows.append(
             {
@@ -87,8 +88,8 @@ def plan_section(run: RunResults, findings: Sequence[Finding]) -> Section | None
         Column("difficulty", "Effort", "text"),
         Column("risk", "Risk", "text"),
     )
-    plan = Table("plan", columns, tuple(rows))
-    return Section("plan", "What to change", "verbose", (plan,), note="quick changes first")
+    table = Table("plan", columns, tuple(rows))
+    return Section("plan", "What to change", "verbose", (table,), note="quick changes first")
 
 
 def checklist_section(run: RunResults, answers: Sequence[Answer]) -> Section:

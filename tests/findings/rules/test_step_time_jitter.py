@@ -1,6 +1,7 @@
 import pytest
 from rule_cases import MS, US, WORK, every, span
 
+from lightning_gpuprof.findings.engine import make_plan
 from lightning_gpuprof.findings.model import Abstained, Place, Severity
 from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.schema import Device
@@ -50,6 +51,7 @@ def test_irregular_spikes_are_info_at_most(evaluate):
     finding = evaluate(slow(3, 11, 80))
     assert finding.severity is Severity.INFO
     assert finding.advice.endswith("look for other programs on this machine first.")
+    assert make_plan([finding]) == []  # it names no change
     on_gpu = evaluate(slow(3, 11, 80), device=Device(type="cuda"))
     assert "Trainer(benchmark=True)" in on_gpu.advice
 
@@ -63,6 +65,9 @@ def test_garbage_collections_are_a_cause_of_spikes(evaluate):
     finding = evaluate(collecting(3, 11, 80), parts=IN_BACKWARD)
     assert finding.severity is Severity.WARNING
     assert "gc.freeze()" in finding.change
+    assert [effort.difficulty for _, effort in make_plan([finding])] == [
+        "two lines before training"
+    ]
     assert finding.places == (Place(phase="garbage_collection", name="backward"),)
     assert span(finding) == (675 * US, 1_350 * US)  # what is made anew is gone through still
 
