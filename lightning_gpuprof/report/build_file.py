@@ -9,11 +9,15 @@ from lightning_gpuprof.analysis.memory.memory_dump import (
     analyze_snapshot_file,
     read_jax_memory,
 )
+from lightning_gpuprof.analysis.trace.host_calls import call_kind
+from lightning_gpuprof.analysis.trace.kernel_category import categorize, kernel_name
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
     Column,
     Detail,
     Document,
+    Figure,
+    Figures,
     Section,
     Subject,
     Table,
@@ -25,6 +29,7 @@ from lightning_gpuprof.traces import memory_snapshot
 from lightning_gpuprof.traces.jax import jax_memory
 from lightning_gpuprof.traces.sniff import read_head
 from lightning_gpuprof.traces.tables import Counter, Tables, open_tables
+from lightning_gpuprof.units import percent
 
 FIRST_ROWS = 10
 SOURCES = {
@@ -36,6 +41,16 @@ LIMITS = {
     "memory": "memory",
     "latency": "latency: below 60% of both peaks",
 }
+
+ADVICE = {
+    "memory": "move fewer bytes. Fuse it with its neighbours (torch.compile), keep values in 16 "
+    "bits, and read neighbouring addresses in neighbouring threads.",
+    "compute": "compute less or on faster units. Use matrix units (bf16, TF32 or FP8) and library "
+    "kernels; what it reads is not the limit.",
+    "latency": "give it more to do at a time. Larger batches, one kernel instead of many small "
+    "ones, or fewer registers and less shared memory per block where the occupancy is low.",
+}
+"""What to do about a kernel, by its limit."""
 
 
 def build_file(path: str, *, first_rows: int = FIRST_ROWS) -> Document | None:
@@ -115,9 +130,29 @@ def _statistics(tables: Tables, first_rows: int) -> Iterator[Section]:
         }
         for row in sorted(tables.stats, key=lambda row: -row.total_ns)
     )
+    yield _totals(tables, whole)
     id = f"{tables.kind}_statistics"
     table = Table(id, columns, rows, first_rows=first_rows, sort="total_ns", searchable=True)
     yield Section(id, f"{tables.kind.capitalize()} statistics", "page", (table,))
+
+
+def _totals(tables: Tables, whole_ns: int) -> Section:
+    """Return the time and calls of all rows, and which share is matrix products, or host syncs."""
+    count = sum(row.count for row in tables.stats)
+    figures = [
+        Figure("total_ns", "Time", whole_ns, "ns", "of all rows"),
+        Figure("calls_count", "Calls", count, "count"),
+        Figure("mean_ns", "Mean", whole_ns / count if count else None, "ns", "per call"),
+    ]
+    note = f"of the {tables.kind} time of the whole file"
+    if tables.kind == "kernel" and whole_ns:
+        gemm_ns = sum(row.total_ns for row in tables.stats if categorize(row.name) == "gemm")
+        figures.append(Figure("gemm_frac", "Matrix multiplies", gemm_ns / whole_ns, "frac", note))
+    elif sync_ns := sum(row.total_ns for row in tables.stats if call_kind(row.name) == "sync"):
+        figures.append(Figure("sync_frac", "Host syncs", sync_ns / whole_ns, "frac", note))
+    title = f"All {tables.kind} calls"
+    body = (Figures(tuple(figures), title=title),)
+    return Section(f"{tables.kind}_totals", title, "first", body)
 
 
 def _counters(tables: Tables, first_rows: int) -> Iterator[Section]:
@@ -125,12 +160,26 @@ def _counters(tables: Tables, first_rows: int) -> Iterator[Section]:
         return
     kernels = kernel_counters(tables.counters)
     figures = [row for row in kernels if row.total_ns is not None or _has_share(row)]
+    if advice := tuple(_advice(kernels)):
+        yield Section("advice", "What limits the kernels", "first", (Text(advice),))
     if figures:
         yield Section("kernels", "Kernels", "page", (_kernels(kernels, first_rows),))
     detail: Detail = "verbose" if figures else "page"
     note = f"{len(tables.counters):,} values"
     values = _values(tables.counters, first_rows)
     yield Section("counters", "Counters", detail, (values,), note)
+
+
+def _advice(kernels: tuple[KernelCounters, ...]) -> Iterator[str]:
+    """Yield what to do about each limit, the one with the longest kernels first."""
+    whole_ns = sum(row.total_ns or 0 for row in kernels)
+    for limit in dict.fromkeys(row.limit for row in kernels if row.limit is not None):
+        rows = [row for row in kernels if row.limit == limit]
+        share = f"{len(rows)} of {len(kernels)} kernels"
+        if whole_ns:
+            share += f", {percent(sum(row.total_ns or 0 for row in rows) / whole_ns)} of the time"
+        name = kernel_name(rows[0].name)
+        yield f"Limited by {limit} ({share}), first {name}: {ADVICE[limit]}"
 
 
 def _has_share(row: KernelCounters) -> bool:

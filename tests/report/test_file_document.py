@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from read_documents import texts
 
 from lightning_gpuprof.analysis.memory.memory_dump import (
     DeviceDump,
@@ -120,3 +121,39 @@ def test_a_file_that_no_reader_knows_has_no_document(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("hello")
     assert build_file(str(path)) is None
+
+
+def test_statistics_have_their_total_mean_and_share_of_matrix_products():
+    document = build_file(str(TRACES / "rocprofv3_kernel_stats.csv"))
+    assert document.figure("total_ns") == 75_000
+    assert document.figure("mean_ns") == 37_500
+    assert document.figure("gemm_frac") == pytest.approx(2 / 3)
+
+
+def test_statistics_of_calls_have_the_share_of_host_syncs(tmp_path):
+    path = tmp_path / "hip_api_stats.csv"
+    path.write_text(
+        '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
+        '"hipLaunchKernel",30,30000,1000.0,30.0,900,1200,1.0\n'
+        '"hipDeviceSynchronize",2,70000,35000.0,70.0,30000,40000,1.0\n'
+    )
+    document = build_file(str(path))
+    assert (document.figure("total_ns"), document.figure("sync_frac")) == (100_000, 0.7)
+
+
+def test_a_file_of_counters_has_advice_by_the_limiting_unit(tmp_path):
+    head = "ID,Kernel Name,Section Name,Metric Name,Metric Unit,Metric Value"
+    shares = {"copy": (20, 91), "gemm": (90, 30), "tiny": (3, 2)}
+    lines = [
+        f'"{number}","{name}","S","{metric}","%","{value}"'
+        for number, (name, values) in enumerate(shares.items())
+        for metric, value in zip(
+            ("Compute (SM) Throughput", "DRAM Throughput"), values, strict=True
+        )
+    ]
+    path = tmp_path / "ncu.csv"
+    path.write_text("\n".join([head, *lines]) + "\n")
+    memory, compute, latency = texts(build_file(str(path)), "advice")
+    assert "first copy: move fewer bytes" in memory
+    assert "first gemm: compute less" in compute
+    assert "first tiny: give it more to do" in latency
