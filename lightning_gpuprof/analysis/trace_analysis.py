@@ -20,6 +20,7 @@ from lightning_gpuprof.analysis.trace.idle import IdleReport, idle_causes
 from lightning_gpuprof.analysis.trace.kernels import kernel_table
 from lightning_gpuprof.analysis.trace.launches import host_ranges, launch_stats
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
+from lightning_gpuprof.analysis.trace.operator_memory import operator_memory
 from lightning_gpuprof.analysis.trace.operators import operator_table
 from lightning_gpuprof.analysis.trace.purpose import (
     compiled,
@@ -77,7 +78,7 @@ def analyze_file(
         step: Analyse this step alone, by the number that the profiler gave it.
         steady: Analyse all marked steps but the first.
     """
-    timeline = open_timeline(path, options or ReadOptions())
+    timeline = open_timeline(path, replace(options or ReadOptions(), memory=True))
     window = steady_window(timeline) if steady else None
     if step is not None:
         window = step_window(timeline, step)
@@ -137,6 +138,7 @@ def analyze_trace(
         occupancy=kernels.occupancy,
         gpu_metrics=tuple(MetricRow(**vars(metric)) for metric in timeline.metrics),
         operators=operator_table(trace),
+        operator_memory=operator_memory(trace, window),
         ranges=host_ranges(whole.timeline, window),
         launches=launch_stats(timeline, launches),
         copies=copy_table(own),

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from lightning_gpuprof.records.operator_times import OperatorInputs
 
-ANALYSIS_VERSION = 15
+ANALYSIS_VERSION = 16
 """The version of an analysis's tables. Raise it when a table is added or changes its meaning:
 rules that need the table would find nothing in the analyses that are already stored."""
 
@@ -189,6 +189,24 @@ class OperatorRow(Struct, frozen=True, kw_only=True):
     backward_ns: Ns = 0
     update_count: Count = 0
     update_self_ns: Ns = 0
+
+
+class OperatorMemory(Struct, frozen=True, kw_only=True):
+    """What all calls of an operator allocated and freed themselves, in one kind of memory.
+
+    `name` is None outside of operators, `device` for the host's memory.
+    """
+
+    name: str | None
+    device: int | None = None
+    count: Count
+    allocated_bytes: Bytes
+    freed_bytes: Bytes
+
+    @property
+    def self_bytes(self) -> int:
+        """What they allocated and did not free; below 0 where they freed more."""
+        return self.allocated_bytes - self.freed_bytes
 
 
 class RangeRow(Struct, frozen=True):
@@ -485,6 +503,8 @@ class TraceAnalysis(Struct, frozen=True, kw_only=True):
     occupancy: Occupancy | None = None
     gpu_metrics: tuple[MetricRow, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
+    operator_memory: tuple[OperatorMemory, ...] = ()
+    """With `profile_memory=True`, memory by operator, the most allocated first."""
     ranges: tuple[RangeRow, ...] = ()
     launches: LaunchStats | None = None
     copies: tuple[CopyRow, ...] = ()

@@ -23,6 +23,7 @@ from lightning_gpuprof.report.document import (
 from lightning_gpuprof.report.finding_cards import finding_card
 from lightning_gpuprof.report.run.answer import headline_section
 from lightning_gpuprof.report.run.changes import BY_SAVING
+from lightning_gpuprof.report.run.traced import MEMORY_TITLE, operator_memory_table
 from lightning_gpuprof.report.trace.answer import answer_sections
 from lightning_gpuprof.report.trace.device import (
     copy_sections,
@@ -109,6 +110,8 @@ def _sections(
     yield from category_sections(analysis)
     yield from metric_sections(analysis, first_rows)
     yield from operator_sections(analysis, layout=Layout(first_rows, NARROW))
+    if (memory := operator_memory_table(analysis)) is not None:
+        yield Section("operator_memory", MEMORY_TITLE, "page", (memory,))
     yield from sync_sections(analysis, first_rows)
     yield from path_sections(analysis, first_rows)
     yield from call_sections(analysis, first_rows)

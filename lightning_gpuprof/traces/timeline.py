@@ -95,10 +95,13 @@ OCCUPANCY = ("occupancy_frac", "blocks_per_sm", "warps_per_sm")
 class MemoryEvents(Table):
     """Kineto's `[memory]` marks: each allocation and release (`dur_ns` is 0).
 
-    `device` is -1 for host memory; the bytes are those after it.
+    `device` is -1 for host memory; `changed_bytes` are those of the call, below 0 where it
+    releases, and the others those after it.
     """
 
     device: Int32
+    thread: Int32
+    changed_bytes: Int64
     allocated_bytes: Int64
     reserved_bytes: Int64
 

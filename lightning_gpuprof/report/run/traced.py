@@ -15,6 +15,7 @@ from lightning_gpuprof.report.trace_figures import trace_figures
 from lightning_gpuprof.units import duration
 
 MOST_ROWS = 20
+MEMORY_TITLE = "Memory by operator"
 FIRST_ROWS = 8
 KERNEL_FIGURES = (
     "kernels_per_step_count",
@@ -43,6 +44,8 @@ def traced_sections(run: RunResults) -> Iterator[Section]:
             yield Section(
                 f"operators{suffix}", "Top operators", "page", (operators,), note=f"{note}, by {by}"
             )
+        if (memory := operator_memory_table(analysis, suffix)) is not None:
+            yield Section(f"operator_memory{suffix}", MEMORY_TITLE, "page", (memory,), note=note)
         if (kernels := _kernels(analysis, suffix)) is not None:
             figures = Figures(tuple(_kernel_figures(analysis)))
             yield Section(f"kernels{suffix}", "Top kernels", "page", (figures, kernels), note=note)
@@ -53,6 +56,32 @@ def _kernel_figures(analysis: TraceAnalysis) -> Iterator[Figure]:
     for figure in trace_figures(analysis):
         if figure.key in KERNEL_FIGURES:
             yield msgspec.structs.replace(figure, note=None)
+
+
+def operator_memory_table(analysis: TraceAnalysis, suffix: str = "") -> Table | None:
+    """Return memory by operator; None where the profiler did not record memory."""
+    if not analysis.operator_memory:
+        return None
+    columns = (
+        Column("name", "Operator", "code"),
+        Column("memory", "Memory", "text"),
+        Column("allocated_bytes", "Allocated", "bytes", bar=True),
+        Column("freed_bytes", "Freed", "bytes"),
+        Column("self_bytes", "Self", "bytes", note="allocated less freed, without other operators"),
+        Column("count", "Calls", "count", note="allocations and releases"),
+    )
+    rows: tuple[dict[str, Value], ...] = tuple(
+        {
+            "name": row.name or "outside of operators",
+            "memory": "host" if row.device is None else f"device {row.device}",
+            "allocated_bytes": row.allocated_bytes,
+            "freed_bytes": row.freed_bytes,
+            "self_bytes": row.self_bytes,
+            "count": row.count,
+        }
+        for row in analysis.operator_memory[:MOST_ROWS]
+    )
+    return Table(f"operator_memory{suffix}", columns, rows, first_rows=FIRST_ROWS)
 
 
 def _operators(analysis: TraceAnalysis, suffix: str) -> Table | None:

@@ -174,6 +174,8 @@ class Collector:
             start_ns=self._ns([e.ts for e in rows]),
             dur_ns=np.zeros(len(rows), dtype=np.int64),
             device=np.where(on_host, MISSING, ids([a.memory_device for a in args])),
+            thread=self._threads(rows),
+            changed_bytes=ids([a.changed for a in args]),
             allocated_bytes=ids([a.allocated for a in args]),
             reserved_bytes=ids([a.reserved for a in args]),
         )

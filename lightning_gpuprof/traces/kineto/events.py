@@ -105,6 +105,7 @@ class Args(msgspec.Struct, gc=False):
     # Of the allocator's marks.
     memory_device: Loose = msgspec.field(default=MISSING, name="Device Id")
     memory_device_type: Loose = msgspec.field(default=MISSING, name="Device Type")
+    changed: Loose = msgspec.field(default=0, name="Bytes")
     allocated: Loose = msgspec.field(default=MISSING, name="Total Allocated")
     reserved: Loose = msgspec.field(default=MISSING, name="Total Reserved")
 
