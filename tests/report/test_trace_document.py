@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from analyzed import analyzed_values
+from analyzed import SPLIT, analyzed_values, made_analysis
 from read_documents import texts
 from synthetic import SyntheticSpec, write_synthetic
 
@@ -114,6 +114,13 @@ def test_shares_are_those_of_the_comparison_of_two_traces(small_batch):
     compared = {row.name: row.base for row in before_after(run, run)}
     for name in ("gemm_frac", "sync_frac", "launch_gaps_frac"):
         assert small_batch.figure(name) == compared[name], name
+
+
+def test_a_mean_step_is_the_hosts_and_savings_are_shares_of_the_devices_longer_step():
+    marks = [{"name": "ProfilerStep#1", "start_ns": 0, "dur_ns": dur} for dur in (14, 15, 16)]
+    gpu = {**SPLIT, "device": 0, "steps": 3, "span_ns": 57, "idle": []}
+    run = as_run(made_analysis(steps=marks, gpu=gpu))
+    assert (run.steps.dur.mean_ns, run.steps.dur.max_ns, run.step_ns) == (15, 16, 19)
 
 
 @pytest.mark.parametrize("name", REAL)
