@@ -4,9 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lightning_gpuprof.memory.trend import MIN_WINDOWS, growth_per_step
+from lightning_gpuprof.memory.trend import growth_per_step
 from lightning_gpuprof.records.facts import WorkerMemory
 from lightning_gpuprof.records.reader import Session
+
+MIN_READINGS = 4
+"""A rise is told from four readings on; a pace needs more (`growth_per_step`)."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def worker_growth(session: Session) -> WorkerGrowth | None:
     if not counts:
         return None
     generation, count = counts.most_common(1)[0]
-    if count < MIN_WINDOWS:
+    if count < MIN_READINGS:
         return None
     return _growth([reading for reading in readings if reading.generation == generation])
 

@@ -78,6 +78,12 @@ PLAIN_PYTHON = WorkKind(
 OF_PREDICT = (
     "Call the metric's update() for each batch and its compute() once, after the last batch."
 )
+OF_UPDATE = (
+    "update() itself takes this time. Ask the metric for less (fewer thresholds, "
+    "validate_args=False), update it on fewer batches, or collect outputs and compute it once, "
+    "after the last batch."
+)
+_UPDATE = re.compile(r"\.update\(")
 ONLY_OBSERVES = "Remove a hook that only observes, or let it run in one step of many."
 KINDS = {
     "python": PLAIN_PYTHON,
@@ -220,7 +226,7 @@ def _finding(
         severity=Severity.INFO if uncertain else Severity.BY_SAVING,
         title=f"{percents(least_ns / step_ns, at_most_ns / step_ns)} of each step goes to "
         f"{KINDS[kind].what.format(function=of_kind[0].named)}",
-        advice=_advice(run, kind),
+        advice=_advice(run, kind, of_kind),
         evidence={
             "python_ns": cost_ns,
             "python_frac": cost_ns / step_ns,
@@ -233,8 +239,11 @@ def _finding(
     )
 
 
-def _advice(run: RunResults, kind: str) -> str:
+def _advice(run: RunResults, kind: str, of_kind: Sequence[LineCount]) -> str:
     """Return what to do about work of a kind. `predict` has no logger to log a metric to."""
+    updates = sum(line.count for line in of_kind if _UPDATE.search(line.source))
+    if kind == "metric" and updates > MOSTLY * sum(line.count for line in of_kind):
+        return OF_UPDATE
     if kind == "metric" and run.start.stage == "predict":
         return OF_PREDICT
     return KINDS[kind].advice or workers_advice()

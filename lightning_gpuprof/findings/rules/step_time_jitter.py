@@ -59,8 +59,8 @@ CALLED = (
     "Python collects by itself."
 )
 FREEZE = (
-    "Python's garbage collector runs in these steps. Remove gc.collect() from the loop, and freeze "
-    "objects that live through the whole run."
+    "Python's garbage collector runs in these steps. Freeze objects that live through the whole "
+    "run, and make fewer Python objects per step: arrays and tensors instead of lists."
 )
 REGULAR = (
     "Find what the program does every {every:.0f} steps, such as a figure, a print, a file, "

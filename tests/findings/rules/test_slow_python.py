@@ -241,3 +241,13 @@ def test_a_library_called_in_an_operators_own_backward_pass_is_python(sampled):
     own = line(7, 60, kind="python", phase="backward", function="backward")
     (finding,) = evaluate(sampled(own, phases=BACKWARD))
     assert finding.evidence["python_ns"] == 6 * MS
+
+
+def test_a_program_that_calls_update_already_is_not_told_to(sampled):
+    asked = structs.replace(line(3, 60, kind="metric"), source="self.auroc.update(scores, labels)")
+    (finding,) = evaluate(sampled(asked))
+    assert "fewer thresholds" in finding.advice
+    assert "log the metric object" not in finding.advice
+    called = structs.replace(line(3, 60, kind="metric"), source="self.auroc(scores, labels)")
+    (finding,) = evaluate(sampled(called))
+    assert "Call the metric's update()" in finding.advice
