@@ -1,6 +1,7 @@
 """The lines at which worker processes were sampled while they made batches."""
 
 from dataclasses import dataclass
+from math import sqrt
 
 from lightning_gpuprof.analysis.run.line_times import SampledLine, group_by_line
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -69,6 +70,18 @@ def made_in_ns(run: RunResults) -> int | None:
     if not run.step_ns:
         return None
     return round(loader.num_workers * run.step_ns * workers.work / workers.whole)
+
+
+def made_at_most_ns(run: RunResults) -> int | None:
+    """Return how long a worker takes to make a batch at most, given how few samples show it.
+
+    The count of samples is a Poisson variable; its bound is exceeded about once in forty times.
+    """
+    workers, made_ns = run.loader.workers, made_in_ns(run)
+    if workers is None or made_ns is None:
+        return None
+    most = min(workers.whole, workers.work + 2 * sqrt(workers.work) + 2)
+    return round(made_ns * most / workers.work)
 
 
 def longer_here(run: RunResults, wait_ns: int) -> bool:

@@ -11,6 +11,8 @@ from lightning_gpuprof.analysis.trace.step_marks import step_events
 from lightning_gpuprof.analysis.trace_tables import TraceQuality
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
+MANY_FRAC = 0.1
+"""If so many launches lack their kernel, idle time cannot be told from work that was lost."""
 _SLOW_START_NS = 1_000_000
 """An idle device never takes this long to start what was launched."""
 
@@ -25,9 +27,11 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     has_work[launches.calls] = True
     joined = launches.call >= 0
     late = device.start_ns[joined] - host.start_ns[launches.call[joined]]
+    lost = max(0, int((~has_work[rows]).sum()) - left_out)
     counts = {
         "launch_count": len(rows),
-        "lost_kernels": max(0, int((~has_work[rows]).sum()) - left_out),
+        "lost_kernels": lost,
+        "many_lost": lost if lost >= MANY_FRAC * max(1, len(rows)) else 0,
         "orphan_kernels": int((~joined).sum()) if len(calls) else 0,
         "kernels_before_launch": int((late < 0).sum()),
         "device_events": len(device) + left_out,
@@ -37,14 +41,21 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     }
     kernels = bool((device.category == CATEGORY_ID["kernel"]).all())
     what = "kernels" if kernels else "device events"
+    doubts = _sentences(_DOUBTS, counts, what=what)
+    if counts.pop("many_lost"):
+        notes = {key: text for key, text in _NOTES.items() if key != "lost_kernels"}
+    else:
+        notes = _NOTES
     return TraceQuality(
         **counts,
-        doubts=_sentences(_DOUBTS, counts, what=what),
-        notes=_sentences(_NOTES, counts, events=len(device)),
+        doubts=doubts,
+        notes=_sentences(notes, counts, events=len(device)),
     )
 
 
 _DOUBTS = {
+    "many_lost": "{many_lost} of {launch_count} kernel launches have no kernel in the trace: a "
+    "device that seems idle may have run them.",
     "impossible_durations": "{impossible_durations} of {device_events} {what} have impossible "
     "durations, beyond the start of later ones on their stream; they are cut there.",
     "impossible_starts": "{impossible_starts} of {device_events} {what} have impossible times: "

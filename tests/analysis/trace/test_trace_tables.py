@@ -100,7 +100,7 @@ def test_launches_of_every_api_are_counted_and_lost_ones_missed(analysed, launch
         (call, "kernel", 2)
     ]
     assert (found.quality.launch_count, found.quality.lost_kernels) == (2, 1)
-    assert "1 of 2 kernel launches" in found.quality.notes[0]
+    assert "1 of 2 kernel launches" in found.quality.doubts[0]
 
 
 def test_a_graph_launch_starts_many_kernels_with_one_call(analysed, launched):

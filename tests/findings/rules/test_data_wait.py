@@ -416,3 +416,14 @@ def test_of_an_iterable_that_is_no_loader_nothing_is_said_about_workers(evaluate
 def test_workers_of_a_single_evaluation_need_not_persist(evaluate):
     finding = evaluate(WAITS, cpu_count=4, loader=IN_PROCESS, stage="predict")
     assert finding.change == "DataLoader(..., num_workers=2)"
+
+
+def test_a_single_sample_of_a_worker_does_not_show_that_batches_are_made_fast(evaluate):
+    """In 1 of 80 samples the worker made batches: that may as well have been 5."""
+    parts = {"data_wait/sampler": 10_000, "data_wait/workers": MS // 20}
+    options = {"parts": parts, "cpu_count": 4, "loader": Loader(num_workers=1)}
+    waits = {"data_wait": MS, "forward": 9 * MS}
+    few = evaluate(waits, records=worked(1, 1, 79), **options)
+    many = evaluate(waits, records=worked(10, 10, 790), **options)
+    assert few.severity is Severity.INFO
+    assert few.saving_ns.low < many.saving_ns.low
