@@ -9,6 +9,8 @@ from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.phases import Phase
 
 MOSTLY = 0.5
+MIN_SAMPLES = 20
+"""Fewer samples of the workers do not show how long a batch takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,15 +75,18 @@ def made_in_ns(run: RunResults) -> int | None:
 
 
 def made_at_most_ns(run: RunResults) -> int | None:
-    """Return how long a worker takes to make a batch at most, given how few samples show it.
+    """Return how long a worker takes to make a batch at most; None if too few samples show it.
 
     The count of samples is a Poisson variable; its bound is exceeded about once in forty times.
+    Workers that were never sampled at work make a batch in next to no time.
     """
-    workers, made_ns = run.loader.workers, made_in_ns(run)
-    if workers is None or made_ns is None:
+    workers, loader = run.loader.workers, run.start.loader
+    if workers is None or workers.whole < MIN_SAMPLES or loader is None or not loader.num_workers:
+        return None
+    if not run.step_ns:
         return None
     most = min(workers.whole, workers.work + 2 * sqrt(workers.work) + 2)
-    return round(made_ns * most / workers.work)
+    return round(loader.num_workers * run.step_ns * most / workers.whole)
 
 
 def longer_here(run: RunResults, wait_ns: int) -> bool:

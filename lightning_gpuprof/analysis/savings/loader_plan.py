@@ -150,14 +150,14 @@ def _whole_batches(run: RunResults, lost: Exposed) -> LoaderPlan:
 
 def _no_workers(run: RunResults, step_ns: int, lost: Exposed, most_ns: int) -> LoaderPlan:
     """Return the change to no workers, which saves the wait less the making of batches."""
-    loader, made_ns = run.start.loader, worker_lines.made_in_ns(run)
+    loader, made_ns = run.start.loader, worker_lines.made_at_most_ns(run)
     # More workers than cores also share the cores with training itself.
     crowded = bool(loader and run.cores is not None and (loader.num_workers or 0) > run.cores)
     more_ns = most_ns // CROWDED if crowded else 0
     if made_ns is None:
         low_ns, high_ns = most_ns // 2 if crowded else 0, min(step_ns, most_ns + more_ns)
         return LoaderPlan(LoaderChange.NO_WORKERS, low_ns, high_ns, sure=crowded)
-    low_ns = max(0, lost.low_ns - around(worker_lines.made_at_most_ns(run) or made_ns)[1])
+    low_ns = max(0, lost.low_ns - around(made_ns)[1])
     least_ns = around(worker_lines.made_here_ns(run) or 0)[0]
     high_ns = max(low_ns, most_ns - least_ns + max(more_ns, 0 if run.on_gpu else BESIDE_NS))
     sure = low_ns >= SURE_FRAC * step_ns
