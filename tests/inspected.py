@@ -1,5 +1,6 @@
 """Inspects a model's training in this process."""
 
+import sys
 from contextlib import suppress
 
 from lightning.pytorch import Trainer
@@ -29,3 +30,12 @@ def inspected(folder, model, *callbacks, steps=3, new_detector=None, **options):
         trainer.fit(model)
     (result,) = found
     return result
+
+
+def forget_compilations():
+    """Forget what earlier tests have compiled: an inspection reports every event of its process."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    if utils is not None:
+        utils.graph_break_reasons.clear()
+        utils.guard_failures.clear()
+        utils.clear_compilation_metrics()

@@ -145,7 +145,7 @@ def test_the_timeline_draws_the_profiled_steps_and_tells_of_a_clicked_event(page
     page.open("traced", view="timeline")
     card = page.wait_for(".card", "Why the device was idle")
     assert re.search(r"Waiting for data\s+3\s+135 µs", card)
-    page.wait_for(".card", "3 calls made the host wait for the device, 297 \u00b5s")
+    page.wait_for(".card", "3 calls in the steps made the host wait for the device, 297 \u00b5s")
     page.browser.wait("return document.querySelector('.tl-canvas').timeline.loader.blocks && 1")
     heads = page.browser.run(
         "return [...document.querySelectorAll('.tl-head')].map(e => e.innerText)"

@@ -169,7 +169,7 @@ def test_on_a_narrow_page_the_cause_has_the_width_of_the_page(page):
 FINDINGS_LEAD_TO = [
     ("h100/reads-in-a-loop", ".finding .where button", "timeline", "view_ns="),
     ("h100/fp32-products", ".finding .where button", "operators", "find="),
-    ("h100/leak", ".finding:not([open]) summary", "memory", "view=memory"),
+    ("h100/leak", "[data-finding='memory-growth']:not([open]) summary", "memory", "view=memory"),
     ("many_ranks", ".finding .where button", "ranks", "view=ranks"),
 ]
 

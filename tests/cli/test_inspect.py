@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from inspected import forget_compilations
 from lightning.pytorch import Trainer
 
 from lightning_gpuprof.cli import main
@@ -61,6 +62,7 @@ def script(train):
 def inline(monkeypatch):
     """Run scripts in this process: a child's import of Lightning takes seconds."""
     own = importlib.import_module("lightning_gpuprof.cli.inspect")
+    forget_compilations()
     for owner in (Trainer, pytest.importorskip("pytorch_lightning").Trainer):
         monkeypatch.setattr(owner, "__init__", owner.__init__)
     monkeypatch.setattr(torch.cuda, "synchronize", torch.cuda.synchronize)
