@@ -2,6 +2,7 @@
 
 from lightning_gpuprof.analysis.run.account import Kind, Rhythm, Share
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.grade import CRITICAL_FRAC
 from lightning_gpuprof.units import duration, shortened
 
 _NAMES = {
@@ -22,6 +23,8 @@ _EPOCH_NAMES = {
     Kind.DATA_WAIT: "An epoch's first batch",
     Kind.LOOP: "Other work between epochs",
 }
+LEAST_ONCE_NS = 1_000_000_000
+"""Work that is done once and takes less is left alone."""
 MOST_LETTERS = 60
 """Longer names are shortened."""
 PER = {
@@ -68,3 +71,16 @@ def lengthening(run: RunResults) -> tuple[Share, ...]:
         return ()
     shares = run.account.recurring
     return tuple(share for share in shares if not (run.on_gpu and share.rhythm is Rhythm.STEP))
+
+
+def long_once(run: RunResults) -> tuple[Share, ...]:
+    """Return named work that is done only once, and takes long and much of the run."""
+    account = run.account
+    if account is None:
+        return ()
+    least_ns = max(LEAST_ONCE_NS, CRITICAL_FRAC * account.wall_ns)
+    return tuple(
+        share
+        for share in account.shares
+        if share.rhythm is Rhythm.ONCE and share.name is not None and share.total_ns >= least_ns
+    )

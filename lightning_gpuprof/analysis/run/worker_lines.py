@@ -66,12 +66,8 @@ def made_in_ns(run: RunResults) -> int | None:
     A step takes a batch, so per step all workers together work for that long: the mean step, times
     the number of workers, times the share of the samples in which they worked.
     """
-    workers, loader = run.loader.workers, run.start.loader
-    if workers is None or not workers.work or loader is None or not loader.num_workers:
-        return None
-    if not run.step_ns:
-        return None
-    return round(loader.num_workers * run.step_ns * workers.work / workers.whole)
+    workers = run.loader.workers
+    return _made_ns(run, workers.work) if workers is not None and workers.work else None
 
 
 def made_at_most_ns(run: RunResults) -> int | None:
@@ -80,13 +76,18 @@ def made_at_most_ns(run: RunResults) -> int | None:
     The count of samples is a Poisson variable; its bound is exceeded about once in forty times.
     Workers that were never sampled at work make a batch in next to no time.
     """
+    workers = run.loader.workers
+    if workers is None or workers.whole < MIN_SAMPLES:
+        return None
+    return _made_ns(run, min(workers.whole, workers.work + 2 * sqrt(workers.work) + 2))
+
+
+def _made_ns(run: RunResults, work: float) -> int | None:
+    """Return the time for a batch if so many of the workers' samples were work."""
     workers, loader = run.loader.workers, run.start.loader
-    if workers is None or workers.whole < MIN_SAMPLES or loader is None or not loader.num_workers:
+    if workers is None or loader is None or not loader.num_workers or not run.step_ns:
         return None
-    if not run.step_ns:
-        return None
-    most = min(workers.whole, workers.work + 2 * sqrt(workers.work) + 2)
-    return round(loader.num_workers * run.step_ns * most / workers.whole)
+    return round(loader.num_workers * run.step_ns * work / workers.whole)
 
 
 def longer_here(run: RunResults, wait_ns: int) -> bool:

@@ -31,7 +31,6 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     counts = {
         "launch_count": len(rows),
         "lost_kernels": lost,
-        "many_lost": lost if lost >= MANY_FRAC * max(1, len(rows)) else 0,
         "orphan_kernels": int((~joined).sum()) if len(calls) else 0,
         "kernels_before_launch": int((late < 0).sum()),
         "device_events": len(device) + left_out,
@@ -41,15 +40,12 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     }
     kernels = bool((device.category == CATEGORY_ID["kernel"]).all())
     what = "kernels" if kernels else "device events"
-    doubts = _sentences(_DOUBTS, counts, what=what)
-    if counts.pop("many_lost"):
-        notes = {key: text for key, text in _NOTES.items() if key != "lost_kernels"}
-    else:
-        notes = _NOTES
+    many = lost >= MANY_FRAC * max(1, len(rows))
+    worded = counts | {"lost_kernels": 0 if many else lost, "many_lost": lost if many else 0}
     return TraceQuality(
         **counts,
-        doubts=doubts,
-        notes=_sentences(notes, counts, events=len(device)),
+        doubts=_sentences(_DOUBTS, worded, what=what),
+        notes=_sentences(_NOTES, worded, events=len(device)),
     )
 
 

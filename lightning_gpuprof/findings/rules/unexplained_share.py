@@ -25,16 +25,22 @@ Trainer(profiler="simple")  # before
 Trainer()  # after
 ```
 
+```python
+self.save_hyperparameters()  # before: the logger writes the samples out as text
+self.save_hyperparameters(ignore=["samples"])  # after
+```
+
 ## How it is measured
 `share_ns` is the time per step of a hook, callback, logger, profiler or rest of a phase, on the
 host clock; `each_ns` is that of a single time, and `run_frac` the share of the wall time. The
 Trainer's own profiler is measured where it begins and ends the record of an action.
 
 ## Limits
-Work that was done only once is not reported, since a longer run does it no more often. What every
-training loop has is reported only from 20% of the run on. A profiler also slows down what it
-records. If Python calls it at every call of a function, as cProfile, the upper end of the saving
-allows for that; otherwise more than the reported time may be saved.
+Work that is done only once is reported from 1 s and 20% of the run on, since a longer run does it
+no more often. What runs before `Trainer.fit`, such as imports, is not seen. What every training
+loop has is reported only from 20% of the run on. A profiler also slows down what it records. If
+Python calls it at every call of a function, as cProfile, the upper end of the saving allows for
+that; otherwise more than the reported time may be saved.
 """
 
 from lightning_gpuprof.analysis.run.account import Account, Kind, Rhythm, Share
@@ -44,7 +50,7 @@ from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC, exposed
 from lightning_gpuprof.findings.grade import CRITICAL_FRAC, FEWER
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity, When
 from lightning_gpuprof.findings.rule import measured, rule
-from lightning_gpuprof.findings.shares import PER, each_time, lengthening, share_name
+from lightning_gpuprof.findings.shares import PER, each_time, lengthening, long_once, share_name
 from lightning_gpuprof.units import percent
 
 MIN_FRAC = 0.03
@@ -87,6 +93,24 @@ EPOCH_ADVICE = {
     ),
     Kind.LOOP: "Epochs are short for what each of them costs: make them longer.",
 }
+LONGER = " A longer run does it no more often."
+ONCE_ADVICE = {
+    Kind.LOGGER: (
+        "{name} writes what it is given as training starts: hyperparameters, the graph. Leave "
+        "large arguments out of the hyperparameters (save_hyperparameters(ignore=[...]))."
+    ),
+    Kind.LOADER_HOOK: (
+        "Store what {name} reads and parses in a form that loads fast, once for all runs."
+    ),
+    Kind.CALLBACK: (
+        "Is the work of {name} needed before training? Do it on less data, or keep its result for "
+        "the next run."
+    ),
+    Kind.HOOK: (
+        "Store what {name} makes in a form that loads fast (prepare_data runs before it), or make "
+        "only what the first steps need."
+    ),
+}
 CHANGES = {
     Kind.PROFILER: "Trainer(...)  # without profiler=",
     Kind.LOADER_HOOK: (
@@ -109,6 +133,7 @@ WHEN = {
     Rhythm.EPOCH: When.BETWEEN,
     Rhythm.VALIDATION: When.ALSO_BETWEEN,
     Rhythm.CHECKPOINT: When.ALSO_BETWEEN,
+    Rhythm.ONCE: When.BETWEEN,
 }
 EFFORT = Effort(Horizon.QUICK, "the hook or setting that is named", "its output comes less often")
 
@@ -119,12 +144,14 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
     account = run.account
     if account is None:
         return ()
-    return tuple(
-        _finding(run, account, share)
+    recurring = [
+        share
         for share in lengthening(run)
         if share.kind is not Kind.COMPILING  # `recompilation` knows torch's reasons
         and account.frac(share.total_ns) >= (USUAL_FRAC if _is_usual(share) else MIN_FRAC)
-    )
+    ]
+    once = [share for share in long_once(run) if share.kind in ONCE_ADVICE]
+    return tuple(_finding(run, account, share) for share in (*recurring, *once))
 
 
 def _is_usual(share: Share) -> bool:
@@ -138,7 +165,8 @@ def _finding(run: RunResults, account: Account, share: Share) -> Finding:
     ran, name = measured(run.steps).ran, share_name(share)
     cost_ns = share.total_ns // ran
     in_steps = share.rhythm is Rhythm.STEP
-    least, most = SAVED_FRAC.get(share.kind, (0.0, 1.0))
+    once = share.rhythm is Rhythm.ONCE
+    least, most = (0.0, 1.0) if once else SAVED_FRAC.get(share.kind, (0.0, 1.0))
     if run.on_gpu:
         least = 0.0  # the device may be working meanwhile
     low_ns = high_ns = cost_ns
@@ -148,7 +176,9 @@ def _finding(run: RunResults, account: Account, share: Share) -> Finding:
     advice = ADVICE[share.kind]
     if share.rhythm is Rhythm.EPOCH:
         advice = EPOCH_ADVICE.get(share.kind, advice)
-    change = CHANGES.get(share.kind)
+    if once:
+        advice = ONCE_ADVICE[share.kind] + LONGER
+    change = None if once else CHANGES.get(share.kind)
     sure = least > 0
     most_ns, error_ns = round(most * high_ns), round(cost_ns * share.error_frac)
     if share.kind is Kind.PROFILER and in_steps and settings_of(run.start).call_hooks:
