@@ -10,6 +10,7 @@ from lightning_gpuprof.adapters.callback_hooks import BATCH_END
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.recorders.anomaly_detection import AnomalyDetection
 from lightning_gpuprof.recorders.cores import CoreWaits
+from lightning_gpuprof.recorders.embedding_tables import EmbeddingTablesRecorder
 from lightning_gpuprof.recorders.first_batch import FirstBatch
 from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
@@ -25,6 +26,7 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 RECORDERS: tuple[type[Recorder], ...] = (
     CoreWaits,
     FirstBatch,
+    EmbeddingTablesRecorder,
     AnomalyDetection,
     GradientSync,
     GarbageCollections,

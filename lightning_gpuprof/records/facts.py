@@ -82,6 +82,30 @@ class BatchBytes(FactBase, tag="batch_bytes", frozen=True):
     num_bytes: int
 
 
+class EmbeddingTable(Struct, frozen=True):
+    """An embedding table with a dense gradient.
+
+    Args:
+        name: The path of attributes to the module, such as `encoder.words`.
+        rows: Its rows.
+        columns: Numbers per row.
+        num_bytes: The size of its weights.
+        used_rows: Rows that had a gradient in the first batch.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    num_bytes: int
+    used_rows: int
+
+
+class EmbeddingTables(FactBase, tag="embedding_tables", frozen=True):
+    """Large embedding tables with dense gradients, in the order of the model."""
+
+    tables: tuple[EmbeddingTable, ...]
+
+
 class SyncedLogs(FactBase, tag="synced_logs", frozen=True):
     """Names of values that `self.log(sync_dist=True)` exchanges between ranks in every step."""
 
@@ -218,6 +242,7 @@ Fact = (
     | UnusedGradients
     | AnomalyMode
     | BatchBytes
+    | EmbeddingTables
     | SyncedLogs
     | CompileTime
     | ProcessMemory

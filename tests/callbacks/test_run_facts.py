@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.recorders.anomaly_detection import CHECK_EVERY, AnomalyDetection
 from lightning_gpuprof.recorders.cores import CoreWaits
+from lightning_gpuprof.recorders.embedding_tables import EmbeddingTablesRecorder
 from lightning_gpuprof.recorders.first_batch import FirstBatch
 from lightning_gpuprof.records import facts
 from lightning_gpuprof.records.facts import CpuQuota
@@ -58,6 +59,35 @@ def test_gradients_of_parameters_in_no_optimizer_are_noted(fit):
     unused = facts.UnusedGradients(2, 66, 132, ("teacher",))
     assert fit(FirstBatch(), model=Teacher()).all(facts.UnusedGradients) == [unused]
     assert not fit(FirstBatch()).all(facts.UnusedGradients)
+
+
+class Tables(Texts):
+    """A large table of which a batch uses few rows, one that is tied, and a small one."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(20_000, 32)
+        self.tied = torch.nn.Embedding(9_000, 32)
+        self.small = torch.nn.Embedding(10, 32)
+
+    def training_step(self, batch, batch_idx):
+        vectors = self.words(batch).sum(1) + self.tied(batch).sum(1) + self.small(batch).sum(1)
+        return (vectors @ self.tied.weight.T).mean() + super().training_step(batch, batch_idx)
+
+
+def test_rows_of_large_tables_that_a_batch_uses_are_counted(fit):
+    (recorded,) = fit(EmbeddingTablesRecorder(), model=Tables()).all(facts.EmbeddingTables)
+    assert recorded.tables == (
+        facts.EmbeddingTable("words", 20_000, 32, 20_000 * 32 * 4, used_rows=2),
+        facts.EmbeddingTable("tied", 9_000, 32, 9_000 * 32 * 4, used_rows=9_000),
+    )
+
+
+def test_sparse_gradients_are_not_counted(fit):
+    model = Tables()
+    model.words.sparse = True
+    (recorded,) = fit(EmbeddingTablesRecorder(), model=model).all(facts.EmbeddingTables)
+    assert [table.name for table in recorded.tables] == ["tied"]
 
 
 def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):

@@ -22,6 +22,8 @@ class RecordedFacts:
     anomaly_mode: facts.AnomalyMode | None = None
     """None if it was off, or was not recorded."""
     unused_gradients: facts.UnusedGradients | None = None
+    embedding_tables: tuple[facts.EmbeddingTable, ...] = ()
+    """Large tables with dense gradients."""
     synced_logs: tuple[str, ...] = ()
     """Names of the values that `self.log` exchanges between ranks in every step."""
     cpu_quota: facts.CpuQuota | None = None
@@ -51,6 +53,7 @@ def recorded_facts(session: Session, same_on_ranks: Iterable[Session]) -> Record
         outside_lines=session.last(OutsideLines),
         anomaly_mode=anomaly if anomaly is not None and anomaly.on else None,
         unused_gradients=session.last(facts.UnusedGradients),
+        embedding_tables=tables.tables if (tables := session.last(facts.EmbeddingTables)) else (),
         synced_logs=() if synced is None else synced.names,
         cpu_quota=session.last(facts.CpuQuota),
         core_wait=session.last(facts.CoreWait),
