@@ -8,7 +8,7 @@ RUNS ?= runs
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz oldest newest tensorboard check bench figures soak programs gpu wheels docs golden dist clean
+.PHONY: help demo test faults fuzz oldest newest tensorboard check coverage bench figures soak programs gpu wheels docs site golden dist clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,10 @@ tensorboard: $(VENV)/.installed ## Open TensorBoard on the demo's runs (PROFILE 
 test: $(VENV)/.installed-dev ## Run every test that this machine can run
 	$(PYTEST)
 
+coverage: $(VENV)/.installed-dev ## Run the tests with branch coverage, slower; prints a table, writes htmlcov/
+	$(PIP) install -c constraints.txt coverage pytest-cov
+	$(PYTEST) --cov --cov-report=html --cov-report=term:skip-covered
+
 fuzz: $(VENV)/.installed-dev ## Read a million damaged files and ask 20,000 times about damaged runs; goes on where it was stopped
 	OMP_NUM_THREADS=1 nice $(BIN)/python tests/fuzz/run.py
 
@@ -58,8 +62,11 @@ check: $(VENV)/.installed-dev ## Lint, types, layers, types and tests of the bro
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	cd tests/typed && $(abspath $(BIN))/mypy --strict --config-file= --cache-dir=$(CURDIR)/.mypy_cache public_api.py
 	@if command -v npx >/dev/null 2>&1; then npx --yes -p typescript@5.9.3 tsc -p tsconfig.json; \
 	else echo "npx not found: the browser modules' types were not checked"; fi
+	@if command -v npx >/dev/null 2>&1; then npx --yes -p pyright@PYRIGHT pyright -p tests/typed --pythonpath $(BIN)/python; \
+	else echo "npx not found: pyright did not read the public names"; fi
 	@if command -v node >/dev/null 2>&1; then node --test tests/tab_modules; \
 	else echo "node not found: the browser modules were not tested"; fi
 
@@ -88,7 +95,11 @@ wheels: ## Fetch into wheels/ what `make gpu` may lack on a machine without a ne
 	--implementation cp $(PLATFORMS) -d wheels $$name; done
 
 docs: $(VENV)/.installed-dev ## Rewrite the generated pages in docs/
-	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/tools/generate.py
+
+site: $(BIN)/python ## Build the documentation into site/; a broken link is an error
+	$(PIP) install -c constraints.txt mkdocs mkdocs-material
+	$(BIN)/mkdocs build --clean --quiet
 
 golden: $(VENV)/.installed-dev ## Rewrite tests/golden; read the change as a diff
 	GOLDEN=write $(BIN)/python -m pytest tests/report/test_golden.py
@@ -101,4 +112,4 @@ dist: $(BIN)/python ## Build wheel and sdist into dist/, and check both
 	$(BIN)/check-wheel-contents dist/*.whl
 
 clean: ## Remove .venv, caches and the demo's runs
-	rm -rf dist $(VENV) $(VENV)-oldest $(VENV)-newest $(RUNS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf dist site htmlcov $(VENV) $(VENV)-oldest $(VENV)-newest $(RUNS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

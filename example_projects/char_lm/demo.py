@@ -1,5 +1,7 @@
-"""`make demo`: trains before.py, prints its report, trains after.py and measures the gain."""
+"""The demo: trains before.py, prints its report, trains after.py and measures the gain."""
 
+import os
+import shlex
 import subprocess
 import sys
 from argparse import ArgumentParser
@@ -17,8 +19,9 @@ def newest_run(runs: str, name: str) -> Path:
 
 
 def train(script: str, runs: str, more: list[str]) -> Path:
-    print(f"\n$ python example_projects/char_lm/{' '.join([f'{script}.py', *more])}", flush=True)
-    command = [sys.executable, str(HERE / f"{script}.py"), "--runs", runs, *more]
+    arguments = [os.path.relpath(HERE / f"{script}.py"), "--runs", runs, *more]
+    print(f"\n$ python {shlex.join(arguments)}", flush=True)
+    command = [sys.executable, *arguments]
     subprocess.run(command, check=True)
     return newest_run(runs, f"char_lm-{script}")
 
@@ -65,8 +68,9 @@ def main() -> None:
         print(f"report says, saves up to the whole wait: {wait_ms(slow):.1f} ms.")
     if saved_ms > waited_ms:
         print("The rest: validation reads the same data, the model keeps the caches to itself.")
-    print("\nNow look at it:  make tensorboard   (then open the PROFILE tab)")
-    print(f"The report again: {Path(sys.executable).parent}/lightning-gpuprof report {before}")
+    commands = Path(sys.executable).parent
+    print(f"\nNow look at it:   {commands}/tensorboard --logdir {runs}   (then the PROFILE tab)")
+    print(f"The report again: {commands}/lightning-gpuprof report {before}")
 
 
 if __name__ == "__main__":

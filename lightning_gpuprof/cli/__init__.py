@@ -24,6 +24,7 @@ to begin with:
 FAILED = 70
 """Exit status after an unexpected error (EX_SOFTWARE of sysexits.h)."""
 COMMANDS = {
+    "demo": "train a small program, say why it is slow, and measure the change that it needs",
     "report": "say where a run's time went and why",
     "compare": "say what changed between two runs or traces",
     "analyze": "say where a trace file's time went",

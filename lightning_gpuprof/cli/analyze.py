@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="trace files; their format is detected")
-    add("--json", action="store_true", help="print the document of docs/json.md")
+    add("--json", action="store_true", help="print the document of docs/reference/json.md")
     part = parser.add_mutually_exclusive_group()
     part.add_argument(
         "--step", type=int, metavar="N", help="analyse only ProfilerStep#N, or in inference call N"

@@ -13,7 +13,9 @@ _UNITS = {"": 1, "B": 1, "MB": 10**6, "GB": 10**9, "MIB": 2**20, "GIB": 2**30}
 def add_form(parser: argparse.ArgumentParser) -> Any:
     """Declare --json and --markdown; return the group, to which a command may add other forms."""
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
+    form.add_argument(
+        "--json", action="store_true", help="print the document of docs/reference/json.md"
+    )
     form.add_argument(
         "--markdown",
         action="store_true",

@@ -2,7 +2,7 @@
 
 Builders (`build_run.py`, `build_trace.py`, ...) decide the content: verdict, titles, labels, units
 and order. Renderers decide how each type of part looks, and add no content of their own.
-`--json` prints the document encoded; docs/json.md is generated from these classes.
+`--json` prints the document encoded; docs/reference/json.md is generated from these classes.
 """
 
 from __future__ import annotations

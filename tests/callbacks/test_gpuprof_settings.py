@@ -79,7 +79,7 @@ def test_none_is_off(fit, tmp_path):
 
 
 class SwitchedCLI(LightningCLI):
-    """As in docs/usage.md."""
+    """As in docs/reference/settings.md."""
 
     def add_arguments_to_parser(self, parser):
         parser.add_argument("--profiling", type=GpuProfConfig | None, default=GpuProfConfig())

@@ -14,8 +14,8 @@ MS = 1_000_000
 
 
 def generated():
-    sys.path.append(str(DOCS))  # for the modules beside generate.py
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    sys.path.append(str(DOCS / "tools"))  # for the modules beside generate.py
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "tools/generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.pages()
@@ -30,17 +30,18 @@ def test_a_generated_page_is_current(name):
 
 
 def test_no_field_of_argparse_is_left_in_the_page_of_commands():
-    assert "%(" not in PAGES["commands.md"]
+    assert "%(" not in PAGES["reference/commands.md"]
 
 
 def test_the_page_of_json_has_every_class_of_the_document():
     classes = re.findall(r"^class (\w+)\(Struct", DOCUMENT.read_text(), re.MULTILINE)
-    headings = re.findall(r"^## (\w+)", PAGES["json.md"], re.MULTILINE)
+    headings = re.findall(r"^## (\w+)", PAGES["reference/json.md"], re.MULTILINE)
     assert {"Document", "FindingCard", "Table"} <= set(classes) <= set(headings)
 
 
 def test_every_part_and_recorder_says_what_it_costs_and_touches_and_when():
-    _, *parts = re.split(r"^##+ (?!Recorders)", PAGES["what-it-touches.md"], flags=re.MULTILINE)
+    page = PAGES["reference/what-it-touches.md"]
+    _, *parts = re.split(r"^##+ (?!Recorders)", page, flags=re.MULTILINE)
     lacking = {
         (part.partition("\n")[0], entry)
         for part in parts
@@ -52,7 +53,7 @@ def test_every_part_and_recorder_says_what_it_costs_and_touches_and_when():
 
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_the_page_of_json_has_every_section_table_and_figure_of_a_kind(kind, tmp_path):
-    words = set(re.findall(r"\w+", PAGES["json.md"]))
+    words = set(re.findall(r"\w+", PAGES["reference/json.md"]))
     names = {name for sample in SAMPLES[kind](tmp_path).values() for name in names_in(sample)}
     assert names - words == set()
 

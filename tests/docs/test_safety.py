@@ -1,4 +1,4 @@
-"""docs/safety.md: what holds each promise exists."""
+"""docs/reference/safety.md: what holds each promise exists."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "safety.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "safety.md").read_text(encoding="utf-8")
 HEADS = ("| promise |", "|---")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("|")]
 

@@ -1,6 +1,6 @@
 """The five guides that people follow by hand, each from end to end by this package's commands.
 
-`docs/usage.md` has a paragraph for each. Where a device is needed, a recording of one is read.
+`docs/recipes.md` has a section for each. Where a device is needed, a recording of one is read.
 """
 
 import json
@@ -83,8 +83,9 @@ def test_a_world_model_from_phases_to_its_parts(example, run, said):
 
 
 def section_of_the_docs():
-    """Return the `profiling:` section as docs/usage.md has it."""
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "usage.md").read_text(), re.DOTALL)
+    """Return the `profiling:` section as docs/reference/settings.md has it."""
+    page = (ROOT / "docs/reference/settings.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     return next(block for block in blocks if "unit: epoch" in block)
 
 

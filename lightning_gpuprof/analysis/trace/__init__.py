@@ -1,1 +1,1 @@
-"""The tables of one Timeline; docs/json_analyze.md describes every field."""
+"""The tables of one Timeline; docs/reference/json-analyze.md describes every field."""

@@ -16,7 +16,7 @@ ENGINES = {
     "TensorRT-LLM": r"(?:\[Executor\] )?_forward_step \d+|(?:trtllm|tensorrt_llm)::",
     "ATOM": r"(?:prefill|decode)\[bs=",
 }
-"""How the host events of an engine that serves models begin (docs/traces.md has the sources)."""
+"""How the host events of an engine that serves models begin (sources: docs/reference/traces.md)."""
 _TRAINS = re.compile(
     r"[Bb]ackward|autograd::engine|AccumulateGrad|^Optimizer\.|zero_grad|optimizer_step|train_step"
     r"|training_(?:step|batch)|_fused_(?:adam|sgd)"

@@ -1,4 +1,4 @@
-"""Writes docs/json.md from the classes of the document, and from documents of many kinds."""
+"""Writes docs/reference/json.md from the document's classes and from documents of many kinds."""
 
 import ast
 import sys
@@ -10,12 +10,12 @@ from pathlib import Path
 from lightning_gpuprof.report import document
 from lightning_gpuprof.report.document import Bars, Chart, Document, Figures, Table
 
-TESTS = Path(__file__).parents[1] / "tests"
+TESTS = Path(__file__).parents[2] / "tests"
 INTRODUCTION = (
     "`report`, `compare`, `analyze` and `try --json` print one typed document: what the console, "
     "Markdown, the HTML file and the PROFILE tab show as well. Its classes are in "
     "`lightning_gpuprof/report/document.py`, where `decode(text)` reads a document back. What the "
-    "sections of comparisons and trials say: [json_commands.md](json_commands.md).",
+    "sections of comparisons and trials say: [json-commands.md](json-commands.md).",
     "Times are nanoseconds, sizes are bytes, shares are of 1: each figure and column names its "
     "unit. `type` says which class a part or a value is of. `null`, or a key that a row lacks, "
     "was not measured; 0 is a measured zero. Fields that have their default are left out. "
