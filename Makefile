@@ -99,7 +99,7 @@ docs: $(VENV)/.installed-dev ## Rewrite the generated pages in docs/
 
 site: $(BIN)/python ## Build the documentation into site/; a broken link is an error
 	$(PIP) install -c constraints.txt mkdocs mkdocs-material
-	$(BIN)/mkdocs build --clean --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
 golden: $(VENV)/.installed-dev ## Rewrite tests/golden; read the change as a diff
 	GOLDEN=write $(BIN)/python -m pytest tests/report/test_golden.py

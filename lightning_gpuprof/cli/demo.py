@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="gpuprof-demo",
         metavar="FOLDER",
         help="where the program is written, to read and to change, and its runs; files that are "
-        "there already stay as they are (default: %(default)s)",
+        "there already stay as they are (default: gpuprof-demo)",
     )
     parser.add_argument(
         "--steps",

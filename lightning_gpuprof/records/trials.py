@@ -57,7 +57,8 @@ class Side(msgspec.Struct, frozen=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """A change, or several changes together (`combination`), against the program as it is.
 
-    docs/reference/json.md describes the fields. The gain is a share of the step, with its 95% interval.
+    docs/reference/json.md describes the fields. The gain is a share of the step, with its 95%
+    interval.
     """
 
     change: str

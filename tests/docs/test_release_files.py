@@ -38,9 +38,7 @@ def test_a_release_is_published_without_a_password_and_attested():
     assert publish["permissions"]["id-token"] == "write"
     assert publish["permissions"]["attestations"] == "write"
     used = [step["uses"].partition("@")[0] for step in publish["steps"]]
-    assert used.index("actions/attest-build-provenance") < used.index(
-        "pypa/gh-action-pypi-publish"
-    )
+    assert used.index("actions/attest-build-provenance") < used.index("pypa/gh-action-pypi-publish")
     assert all("password" not in step.get("with", {}) for step in publish["steps"])
 
 

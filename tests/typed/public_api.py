@@ -27,6 +27,7 @@ from lightning_gpuprof import (
     report,
 )
 
+
 def train(model: LightningModule) -> None:
     """Train with the callback, and with single parts of it."""
     config = GpuProfConfig(wait=3, active=3, modules=("encoder",))
@@ -62,7 +63,7 @@ def measure(model: nn.Module, make: Callable[[], object]) -> None:
     assert_type(answer.correct, bool)
     assert_type(plan(make, vram_bytes=2**34).cards[0].batch_size, int | None)
     assert_type(arithmetic_intensity("matmul", (64, 512), (512, 512)).flop_per_byte, float)
-    profile_model(model, [], grad=True).findings
+    assert_type(str(profile_model(model, [], grad=True)), str)
 
 
 def wrong() -> None:
