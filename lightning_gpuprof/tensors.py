@@ -2,14 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from ctypes import string_at
 from dataclasses import fields, is_dataclass
 from typing import Any
+from zlib import crc32
 
 from torch import Tensor, strided
 from torch.nn.utils.rnn import PackedSequence
 
 from lightning_gpuprof.adapters.torch_tensors import storage_key, stored_values, tree_leaves
 
+CHECKSUM_BYTES = 2**20
 _COUNTS = ("num_graphs", "batch_size")
 """Attributes in which batches of graph and tensor-dict libraries hold their number of samples."""
 
@@ -104,6 +107,33 @@ def held_bytes(value: Any) -> int:
         else:
             storages[id(leaf)] = _bytes(leaf)
     return sum(storages.values())
+
+
+def checksum(batch: Any) -> int | None:
+    """Return a checksum of a batch: the first MiB of every leaf.
+
+    None if it has no tensor on a CPU.
+
+    Memory is read as it is. Tensors whose values do not lie one after the other are left out.
+
+    >>> import torch
+    >>> checksum(torch.arange(3)) == checksum([torch.arange(3)]) != checksum(torch.arange(1, 4))
+    True
+    >>> checksum("text") is None
+    True
+    """
+    value, tensors = 0, 0
+    for leaf in tree_leaves(batch):
+        if not isinstance(leaf, Tensor):
+            value = crc32(repr(leaf).encode()[:CHECKSUM_BYTES], value) if _is_plain(leaf) else value
+        elif leaf.device.type == "cpu" and leaf.layout is strided and leaf.is_contiguous():
+            tensors += 1
+            value = crc32(string_at(leaf.data_ptr(), min(leaf.nbytes, CHECKSUM_BYTES)), value)
+    return value if tensors else None
+
+
+def _is_plain(leaf: object) -> bool:
+    return isinstance(leaf, str | bytes | int | float)
 
 
 def leaves_of(value: Any) -> Iterator[Any]:

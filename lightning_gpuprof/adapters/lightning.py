@@ -26,6 +26,8 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from lightning_gpuprof.adapters.frames import LIGHTNING_PACKAGES
+
 _OTHER_IN_USE = "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules
 
 _package: Any
@@ -50,13 +52,15 @@ TRAINER_SETTINGS = (
     "limit_train_batches", "overfit_batches", "fast_dev_run", "barebones",
 )  # fmt: skip
 """Attributes of a Trainer that are recorded."""
-LOGGING_METHODS = ("log_metrics", "save")
-"""The methods of a logger that take time."""
+LOGGING_METHODS = ("log_metrics", "log_hyperparams", "log_graph", "save")
+"""The methods of a logger that take time: those in the middle once, as training starts."""
 EXPERIMENT_LOGS = ("add_", "log")
 """Prefixes of the logging methods of a logger's `experiment`, of TensorBoard and of others."""
 FILE_LOGGERS = ("TensorBoardLogger", "CSVLogger")
 """Loggers that write files, whose calls take microseconds. Calls of a server take milliseconds."""
 STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"
+STAGE_HOOKS = ("prepare_data", "setup")
+"""Hooks of a data module that the Trainer calls for each stage, before it sets up any callback."""
 """A method of the epoch loop: between steps, rank 0 informs the others whether it has received
 SIGTERM."""
 
@@ -98,6 +102,18 @@ def stage_of(trainer: Any) -> str:
 def data_loop(trainer: Any) -> Any:
     """Return the loop that has the loaders: that of the fit or of the evaluation."""
     return getattr(trainer, f"{stage_of(trainer)}_loop")
+
+
+def data_module_hooks(trainer: Any) -> tuple[str, tuple[str, ...]]:
+    """Return the class of a Trainer's data module, and its own hooks that run before each stage."""
+    kind = type(getattr(trainer, "datamodule", None))
+    methods = {name: getattr(kind, name, None) for name in STAGE_HOOKS}
+    own = [
+        name
+        for name, method in methods.items()
+        if method is not None and method.__module__.split(".")[0] not in LIGHTNING_PACKAGES
+    ]
+    return kind.__name__, tuple(own)
 
 
 def batch_loop(trainer: Any) -> Any:

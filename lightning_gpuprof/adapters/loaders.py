@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakSet, ref
 
-from torch.utils.data import dataloader
+from torch.utils.data import IterableDataset, dataloader
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.names import reach
@@ -59,6 +59,16 @@ def worker_ids(loop: Any) -> tuple[int, ...]:
     """Return the process ids of the workers that a loop fetches from; empty if unknown."""
     workers = (getattr(iterator, "_workers", ()) for iterator in iterators_of(loop))
     return tuple(worker.pid for of_iterator in workers for worker in of_iterator if worker.pid)
+
+
+def stream_workers(loop: Any) -> int:
+    """Return how many workers read an `IterableDataset` for a loop's only loader, else 0."""
+    loaders = loaders_of(loop)
+    if len(loaders) != 1 or not isinstance(loaders[0], dataloader.DataLoader):
+        return 0
+    (loader,) = loaders
+    is_stream = isinstance(loader.dataset, IterableDataset)
+    return int(loader.num_workers) if is_stream else 0
 
 
 def has_iterator(loader: Any) -> bool:

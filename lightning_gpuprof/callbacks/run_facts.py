@@ -17,6 +17,8 @@ from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.recorders.kept_predictions import KeptPredictionsRecorder
 from lightning_gpuprof.recorders.metric_states import MetricStatesRecorder
 from lightning_gpuprof.recorders.recorder import Recorder
+from lightning_gpuprof.recorders.stage_work import StageWorkRecorder
+from lightning_gpuprof.recorders.stream_batches import StreamBatchesRecorder
 from lightning_gpuprof.recorders.worker_memory import WorkerMemories
 from lightning_gpuprof.runtime.context import StepTiming
 from lightning_gpuprof.runtime.guard import enable, guarded, guarded_call, is_disabled
@@ -31,6 +33,8 @@ RECORDERS: tuple[type[Recorder], ...] = (
     GradientSync,
     GarbageCollections,
     WorkerMemories,
+    StreamBatchesRecorder,
+    StageWorkRecorder,
     KeptPredictionsRecorder,
     MetricStatesRecorder,
 )

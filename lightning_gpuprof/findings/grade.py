@@ -7,6 +7,8 @@ WARNING_FRAC = 0.05
 (torch_tb_profiler, `profiler/data.py`)."""
 CRITICAL_FRAC = 0.20
 """The share that XProf calls highly input-bound (`op_stats_to_input_pipeline_analysis.cc`)."""
+FEW_SAMPLES = 4
+"""Without a backward pass, a batch of so few samples takes hardly less time than one of many."""
 
 
 def grade(saving_ns: Range, step_ns: int) -> Severity:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.growth import Growth
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.findings.model import Range
 from lightning_gpuprof.findings.rule import measured
 from lightning_gpuprof.records.phases import Phase
@@ -77,3 +78,14 @@ def _rise_frac(growth: Growth) -> float:
 def _rises(growth: Growth, step_ns: int) -> bool:
     more_ns = growth.last - growth.first
     return _rise_frac(growth) >= MIN_RISE and more_ns >= MIN_FRAC * step_ns
+
+
+def ends_run(run: RunResults, steps_left: int | None) -> bool:
+    """Return whether memory that is full in so many steps ends this run, or one twice as long.
+
+    A run whose number of steps is not known may be meant to go on for as long as it has run.
+    """
+    if steps_left is None or run.steps is None:
+        return False
+    ran, planned = run.steps.ran, settings_of(run.start).max_steps
+    return steps_left <= max(ran, 0 if planned is None else planned - ran)

@@ -88,9 +88,17 @@ NEEDS = {
         lambda run: run.memory.workers is not None,
         "it needs a loader with workers, a Linux with /proc and some seconds of training",
     ),
+    "stream batches": Need(
+        lambda run: run.facts.stream_batches is not None,
+        "it needs a loader with several workers and an IterableDataset",
+    ),
     "kept predictions": Need(
         lambda run: run.facts.kept_predictions is not None,
         "no output of predict is kept until its end",
+    ),
+    "stage work": Need(
+        lambda run: run.facts.stage_work is not None,
+        "it needs a data module with prepare_data or setup",
     ),
     "metrics": Need(
         lambda run: bool(run.facts.metrics), "no metric keeps the values of all batches"

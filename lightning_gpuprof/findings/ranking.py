@@ -9,6 +9,8 @@ from lightning_gpuprof.records.trials import FASTER, Trial, Trials
 
 LAST = "costly-line"
 """This finding comes after all others that claim no time: it knows no reason."""
+RANKS_AS = {Severity.WARNING: 0.1, Severity.CRITICAL: 0.2}
+"""A finding that matters without saving time ranks as if it saved this share of a step."""
 MOST = 0.5
 """A finding is a reason for another if it may account for this share of the other's saving."""
 
@@ -17,11 +19,14 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings in the order in which every surface lists them.
 
     The order is by the saving that can be counted on, whatever the severity: `Range.counted_on`
-    times the rule's confidence (docs/adr/0030). Findings that claim no time come after those that
-    do. A finding that only knows that the host is busy at a line comes right after the finding that
-    knows a reason for most of it.
+    times the rule's confidence (docs/adr/0030). What matters without saving time, as memory that
+    fills up, comes before savings below `RANKS_AS`. Other findings that claim no time come last. A
+    finding that only knows that the host is busy at a line comes right after the finding that knows
+    a reason for most of it.
     """
-    ordered = sorted(findings, key=_rank)
+    every = list(findings)
+    step_ns = max((finding.evidence.get("step_ns", 0) for finding in every), default=0)
+    ordered = sorted(every, key=lambda finding: _rank(finding, step_ns))
     for general in [finding for finding in ordered if finding.id in GENERAL]:
         reason = next((finding for finding in ordered if _is_reason(finding, general)), None)
         if reason is not None and ordered.index(reason) > ordered.index(general):
@@ -43,8 +48,10 @@ def proposed(findings: Sequence[Finding]) -> Finding | None:
     return next((finding for finding in findings if finding.worth_a_change), None)
 
 
-def _rank(finding: Finding) -> tuple[float, bool, bool, float]:
+def _rank(finding: Finding, step_ns: float) -> tuple[float, bool, bool, float]:
     counted_on = finding.saving_ns.counted_on * finding.confidence
+    if finding.matters:
+        counted_on = max(counted_on, RANKS_AS.get(finding.severity, 0.0) * step_ns)
     is_last, is_info = finding.id == LAST, finding.severity is Severity.INFO
     return (-counted_on, is_last, is_info, -finding.confidence)
 

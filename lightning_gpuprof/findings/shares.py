@@ -25,6 +25,8 @@ _EPOCH_NAMES = {
 }
 LEAST_ONCE_NS = 1_000_000_000
 """Work that is done once and takes less is left alone."""
+LEAST_NS = {Kind.LOGGER: 250_000_000}
+"""The same of a logger, which has hardly anything to write before the first step."""
 MOST_LETTERS = 60
 """Longer names are shortened."""
 PER = {
@@ -78,9 +80,10 @@ def long_once(run: RunResults) -> tuple[Share, ...]:
     account = run.account
     if account is None:
         return ()
-    least_ns = max(LEAST_ONCE_NS, CRITICAL_FRAC * account.wall_ns)
+    least_ns = CRITICAL_FRAC * account.wall_ns
+    once = [share for share in account.shares if share.rhythm is Rhythm.ONCE and share.name]
     return tuple(
         share
-        for share in account.shares
-        if share.rhythm is Rhythm.ONCE and share.name is not None and share.total_ns >= least_ns
+        for share in once
+        if share.total_ns >= max(least_ns, LEAST_NS.get(share.kind, LEAST_ONCE_NS))
     )

@@ -1,5 +1,6 @@
 """Records how long a run waited for a core, its CPU quota, storage, and for new memory."""
 
+import os
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import CoreWait, CpuQuota, IoPressure, PageFaults
+from lightning_gpuprof.records.lines import CpuTime
 from lightning_gpuprof.runtime.hooks import HookDispatcher
 
 CGROUP_ROOT, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -51,6 +53,20 @@ def core_wait(tasks: Path = TASKS) -> CoreWait | None:
         return CoreWait(time.perf_counter_ns(), int(text.split()[1]))
     except (OSError, ValueError, IndexError):
         return None
+
+
+def cpu_time(tasks: Path = TASKS) -> CpuTime | None:
+    """Return what this process has computed, and how long its main thread has waited for a core.
+
+    None if the kernel does not say.
+    """
+    try:
+        # The native id of the main thread is the id of the process.
+        text = (tasks / str(os.getpid()) / "schedstat").read_text(encoding="ascii")
+        queued_ns = int(text.split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return CpuTime(time.perf_counter_ns(), time.process_time_ns(), queued_ns)
 
 
 def io_pressure(path: Path = PRESSURE) -> IoPressure | None:

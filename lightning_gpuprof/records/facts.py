@@ -106,6 +106,33 @@ class EmbeddingTables(FactBase, tag="embedding_tables", frozen=True):
     tables: tuple[EmbeddingTable, ...]
 
 
+class StageWork(FactBase, tag="stage_work", frozen=True):
+    """Time before the stages of a process, in which hooks of its data module ran.
+
+    Args:
+        owner: The class of the data module.
+        hooks: Those of `prepare_data` and `setup` that it has.
+        before_ns: Before each stage so far, the last of which is this session's: the time since the
+            stage before, or for the first one since the callback was made.
+    """
+
+    owner: str
+    hooks: tuple[str, ...]
+    before_ns: tuple[int, ...]
+
+
+class StreamBatches(FactBase, tag="stream_batches", frozen=True):
+    """Whether the workers of an `IterableDataset` yield the same batches, by the first two of each.
+
+    Args:
+        workers: How many there are.
+        same: Whether all first batches were equal, and all second batches, but not to the first.
+    """
+
+    workers: int
+    same: bool = False
+
+
 class SyncedLogs(FactBase, tag="synced_logs", frozen=True):
     """Names of values that `self.log(sync_dist=True)` exchanges between ranks in every step."""
 
@@ -243,6 +270,8 @@ Fact = (
     | AnomalyMode
     | BatchBytes
     | EmbeddingTables
+    | StreamBatches
+    | StageWork
     | SyncedLogs
     | CompileTime
     | ProcessMemory

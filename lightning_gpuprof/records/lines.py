@@ -190,6 +190,19 @@ class Reads(Struct, frozen=True):
         return Reads(self.wall_ns - before.wall_ns, size_bytes, self.calls - before.calls)
 
 
+class CpuTime(Struct, frozen=True):
+    """CPU time of a process in all threads, and how long its main thread waited for a core."""
+
+    wall_ns: int
+    used_ns: int
+    queued_ns: int
+
+    def since(self, before: "CpuTime") -> "CpuTime":
+        """Return what was used since an earlier reading."""
+        used_ns, queued_ns = self.used_ns - before.used_ns, self.queued_ns - before.queued_ns
+        return CpuTime(self.wall_ns - before.wall_ns, used_ns, queued_ns)
+
+
 class ArgumentCount(Struct, frozen=True):
     """Samples of a phase in work that an argument asked for, such as `pin_memory`."""
 
@@ -299,6 +312,7 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
         filesystem: The type of the file system that they waited for, such as nfs4; None if
             unknown.
         read: What all sampled workers read together.
+        cpu: What they computed together while they were sampled; None if unknown.
     """
 
     processes: int
@@ -311,6 +325,7 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
     blocked: int | None = None
     filesystem: str | None = None
     read: Reads | None = None
+    cpu: CpuTime | None = None
 
     @property
     def whole(self) -> int:

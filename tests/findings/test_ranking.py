@@ -36,6 +36,24 @@ def test_findings_that_claim_no_time_come_last_and_the_costly_line_after_them():
     ]
 
 
+def test_memory_that_fills_up_comes_before_small_savings():
+    step = {"step_ns": 1_000}
+    large = made("data-wait", 300, 300, evidence=step)
+    some = made("slow-logging", 150, 150, evidence=step)
+    small = made("host-sync", 90, 90, evidence=step)
+    grows = made("worker-memory", 0, 0, matters=True)
+    ends = made("memory-growth", 0, 0, matters=True, severity=Severity.CRITICAL)
+    little = made("kept-predictions", 0, 0, matters=True, severity=Severity.INFO)
+    assert order(little, grows, small, some, ends, large) == [
+        "data-wait",
+        "memory-growth",
+        "slow-logging",
+        "worker-memory",
+        "host-sync",
+        "kept-predictions",
+    ]
+
+
 def test_the_first_that_is_worth_a_change_is_proposed():
     info = made("slow-logging", 420, 650, severity=Severity.INFO)
     warning = made("host-sync", 40, 240)

@@ -7,7 +7,8 @@ import numpy as np
 
 from lightning_gpuprof.analysis.run import every_step
 from lightning_gpuprof.analysis.run.steady import error_of_mean_frac, median, step_flags
-from lightning_gpuprof.arrays import Mask
+from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.memory.trend import MIN_WINDOWS, lasting_slope
 from lightning_gpuprof.records.phases import FETCHES, WORKER_STARTUP, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Loader, StepFlag
@@ -16,6 +17,8 @@ REMADE = f"{Phase.DATA_WAIT.value}/train_dataloader"
 """The part of a wait in which the module creates its loader again."""
 STARTED = f"part/{Phase.DATA_WAIT.value}/{WORKER_STARTUP}"
 """The column of the time in which loaders create their iterators."""
+MIN_RISE_FRAC = 0.2
+"""Validations that take longer by less than this share count as equal: the machine varies."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,18 @@ def work_between_epochs(session: Session) -> tuple[BetweenEpochs, ...]:
 
 
 @dataclass(frozen=True)
+class ValidationGrowth:
+    """Validations that take longer and longer."""
+
+    first_ns: int
+    """The median of the first validations."""
+    last_ns: int
+    """The median of the last validations."""
+    mean_above_first_ns: int
+    """By how much the mean exceeds `first_ns`."""
+
+
+@dataclass(frozen=True)
 class Validations:
     """The validations within and between epochs; times are means per validation."""
 
@@ -150,6 +165,8 @@ class Validations:
     """Waiting for all further batches."""
     loader: Loader | None
     """Settings of the loader; None for several loaders that differ, and for other iterables."""
+    growth: ValidationGrowth | None = None
+    """How they take longer and longer; None if they do not, or stop to."""
 
     @property
     def starts_workers(self) -> bool:
@@ -194,7 +211,41 @@ def validations(
         first_batch_ns=first_ns // count,
         next_batches_ns=next_ns // count,
         loader=session.start.validation_loader,
+        growth=validation_growth(_validation_times(session)),
     )
+
+
+def _validation_times(session: Session) -> Int64:
+    """Return how long each validation took, in steps that were timed or else between epochs."""
+    column = session.phase_ns(Phase.VALIDATION)
+    if column is not None:
+        times: Int64 = column[(step_flags(session) & StepFlag.VALIDATION) != 0]
+        if len(times):
+            return times
+    spans = (
+        span.phase_ns.get(Phase.VALIDATION.value) for span in every_step.between_epochs(session)
+    )
+    return np.array([ns for ns in spans if ns], dtype=np.int64)
+
+
+def validation_growth(times: Int64) -> ValidationGrowth | None:
+    """Return how validations (shape `(n,)`, in order) take longer and longer; None if they do not.
+
+    >>> validation_growth(np.arange(10, 20) * 100)
+    ValidationGrowth(first_ns=1100, last_ns=1800, mean_above_first_ns=350)
+    >>> validation_growth(np.array([5, 6] * 10)) is None
+    True
+    """
+    if len(times) < MIN_WINDOWS:
+        return None
+    order = np.arange(len(times), dtype=np.float64)
+    if lasting_slope(order, times.astype(np.float64)) is None:
+        return None
+    few = max(3, len(times) // 8)
+    first_ns, last_ns = median(times[:few]), median(times[-few:])
+    if last_ns < (1 + MIN_RISE_FRAC) * first_ns:
+        return None
+    return ValidationGrowth(first_ns, last_ns, max(0, round(times.mean()) - first_ns))
 
 
 @dataclass(frozen=True, kw_only=True)

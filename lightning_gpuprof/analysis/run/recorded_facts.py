@@ -24,6 +24,10 @@ class RecordedFacts:
     unused_gradients: facts.UnusedGradients | None = None
     embedding_tables: tuple[facts.EmbeddingTable, ...] = ()
     """Large tables with dense gradients."""
+    stream_batches: facts.StreamBatches | None = None
+    """None unless the loader has several workers and an `IterableDataset`."""
+    stage_work: facts.StageWork | None = None
+    """None unless a data module has hooks that run before each stage."""
     synced_logs: tuple[str, ...] = ()
     """Names of the values that `self.log` exchanges between ranks in every step."""
     cpu_quota: facts.CpuQuota | None = None
@@ -54,6 +58,8 @@ def recorded_facts(session: Session, same_on_ranks: Iterable[Session]) -> Record
         anomaly_mode=anomaly if anomaly is not None and anomaly.on else None,
         unused_gradients=session.last(facts.UnusedGradients),
         embedding_tables=tables.tables if (tables := session.last(facts.EmbeddingTables)) else (),
+        stream_batches=session.last(facts.StreamBatches),
+        stage_work=session.last(facts.StageWork),
         synced_logs=() if synced is None else synced.names,
         cpu_quota=session.last(facts.CpuQuota),
         core_wait=session.last(facts.CoreWait),

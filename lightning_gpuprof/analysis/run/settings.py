@@ -43,6 +43,7 @@ class Settings:
     Args:
         strategy: The class of the strategy.
         precision: As the Trainer names it, such as "bf16-mixed".
+        max_steps: The number of steps after which training ends; None if it is not limited.
         limit_train_batches: A number of batches, or a float: their share of an epoch.
         num_devices: The number of devices, and therefore of ranks, on a machine.
         loggers: The classes of the loggers.
@@ -60,6 +61,7 @@ class Settings:
     strategy: str = ""
     precision: str | None = None
     log_every_n_steps: int = 0
+    max_steps: int | None = None
     limit_train_batches: int | float | None = None
     accumulate_grad_batches: int = 1
     num_devices: int | None = None
@@ -83,11 +85,13 @@ def settings_of(start: RunStart) -> Settings:
     trainer, model = start.trainer, start.model
     dtypes = _value(model, "dtypes", dict) or {}
     optimizers = _value(model, "optimizers", list) or []
+    most = _value(trainer, "max_steps", int)
     limit, clip = trainer.get("limit_train_batches"), trainer.get("gradient_clip_val")
     return Settings(
         strategy=_value(trainer, "strategy", str) or "",
         precision=_value(trainer, "precision", str),
         log_every_n_steps=_value(trainer, "log_every_n_steps", int) or 0,
+        max_steps=None if most is None or most < 0 else most,
         limit_train_batches=limit if isinstance(limit, int | float) else None,
         accumulate_grad_batches=_value(trainer, "accumulate_grad_batches", int) or 1,
         num_devices=_value(trainer, "num_devices", int),

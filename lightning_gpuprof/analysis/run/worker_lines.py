@@ -46,6 +46,19 @@ def storage_frac(run: RunResults) -> float | None:
     return None if host is None or host.blocked is None or not whole else host.blocked / whole
 
 
+def asleep_frac(run: RunResults) -> float | None:
+    """Return the share of the workers' work in which they neither computed nor waited for a core.
+
+    They slept, or waited for a network or another process. CPU time counts that of all threads of
+    a worker, wherever it was spent, so that the share is a lower bound.
+    """
+    workers = run.loader.workers
+    if workers is None or workers.cpu is None or not workers.work:
+        return None
+    worked_ns = workers.cpu.wall_ns * workers.work / workers.whole
+    return max(0.0, 1.0 - (workers.cpu.used_ns + workers.cpu.queued_ns) / max(1.0, worked_ns))
+
+
 def batch_reads(run: RunResults) -> tuple[int, int] | None:
     """Return the bytes that are read to make a batch, and in how many calls; None if unknown.
 

@@ -14,6 +14,9 @@ from lightning_gpuprof.records.phases import Phase
 MIN_SAMPLES = 10
 """Fewer samples of batch making do not show whose code it is."""
 MOSTLY = 0.5
+LEAST_FRAC = 0.2
+"""From this share of making batches on, the user's own code is what to change first. It is the
+lower bound of what the samples show, so that few samples need a large share."""
 _RANDOM = re.compile(r"\b(random|rng|rand(n|int|perm)?(_like)?|Random[A-Z]\w*|\w*[Aa]ugment\w*)\b")
 """Names that draw random numbers."""
 DATASET_METHODS = ("__getitem__", "__getitems__", "__iter__", "__next__")
@@ -30,6 +33,8 @@ class OwnCode:
 
     low_frac: float
     """Its least share of the time for making batches."""
+    frac: float
+    """Its share of the samples."""
     function: str
     """Its function with the most samples."""
     entry: str | None
@@ -48,12 +53,15 @@ class OwnCode:
 
 
 def own_code(run: RunResults) -> OwnCode | None:
-    """Return the user's own code in making batches; None if it has too few of the samples."""
+    """Return the user's own code in making batches; None if it surely takes no large share."""
     lines = batch_lines(run)
     whole = 0 if lines is None else lines.by_phase.get(Phase.DATA_WAIT.value, 0)
     own = [line for line in lines.of(Phase.DATA_WAIT) if not line.in_package] if lines else []
     count = sum(line.count for line in own)
-    if lines is None or whole < MIN_SAMPLES or count < MOSTLY * whole:
+    if lines is None or whole < MIN_SAMPLES or not own:
+        return None
+    low_frac = lines.interval(own, Phase.DATA_WAIT)[0]
+    if low_frac < LEAST_FRAC:
         return None
     functions, entries = Counter[str](), Counter[str]()
     for line in own:
@@ -62,8 +70,7 @@ def own_code(run: RunResults) -> OwnCode | None:
             entries[entry] += line.count
     function = functions.most_common(1)[0][0]
     entry, entry_count = next(iter(entries.most_common(1)), (None, 0))
-    low_frac = lines.interval(own, Phase.DATA_WAIT)[0]
-    return OwnCode(low_frac, function, entry, entry_count / whole)
+    return OwnCode(low_frac, count / whole, function, entry, entry_count / whole)
 
 
 def _entry(run: RunResults, line: LineCount) -> str | None:

@@ -7,6 +7,7 @@ from lightning_gpuprof.analysis.run import worker_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.cheaper_batches import (
     SAMPLE_NS,
+    can_be_done_once,
     cheaper_batches,
     cheaper_in_workers,
     own_code,
@@ -51,6 +52,8 @@ class LoaderChange(str, Enum):
     """Use more workers."""
     STORAGE = "storage"
     """Wait less for storage, or let more workers wait for it at the same time."""
+    ASLEEP = "asleep"
+    """Let more workers wait at the same time, for whatever they wait for as they make batches."""
 
 
 class NoWorkers(str, Enum):
@@ -103,12 +106,13 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
         if run.loader.workers is not None and run.loader.workers.waiting_frac > MOST:
             return LoaderPlan(LoaderChange.SMALLER, 0, min(lost.high_ns, step_ns), sure=False)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
-    if (worker_lines.storage_frac(run) or 0.0) >= MOST:
+    idle = _idle(run)
+    if idle is not None:
         # A worker that waits uses no core, so the number of cores is no limit.
         more = _more_workers(run, step_ns, round(waited * wait_ns), lost, cores=MAX_WORKERS)
         low, number = (more.low_ns, more.num_workers) if more else (0, 0)
         high = round(waited * lost.high_ns)
-        return LoaderPlan(LoaderChange.STORAGE, min(low, high), high, num_workers=number)
+        return LoaderPlan(idle, min(low, high), high, num_workers=number)
     cheaper = _cheaper(run, step_ns, wait_ns, lost, waited, pipeline)
     if loader is not None and loader.shares and not workers:
         return replace(cheaper, why=NoWorkers.SHARED)
@@ -122,10 +126,20 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
         return replace(cheaper, why=NoWorkers.LITTLE if loader is not None else None)
     if busy is None:
         more = replace(more, low_ns=0)
-    # A setting is tried in a minute, so it comes first unless samples show the user's own code.
-    if own_code(run) is not None and around(cheaper.low_ns)[0] > more.low_ns:
+    # Work of the user's own that is the same in every epoch need not be done again: workers would
+    # only do it elsewhere. Random samples must be made anew, at best in less time.
+    own = own_code(run)
+    once = can_be_done_once(run) and cheaper.low_ns > 0
+    if own is not None and (once or around(cheaper.low_ns)[0] > more.low_ns):
         return replace(cheaper, instead=more)
     return replace(more, instead=cheaper)
+
+
+def _idle(run: RunResults) -> LoaderChange | None:
+    """Return the change for processes that wait as they make batches; None if they compute."""
+    if (worker_lines.storage_frac(run) or 0.0) >= MOST:
+        return LoaderChange.STORAGE
+    return LoaderChange.ASLEEP if (worker_lines.asleep_frac(run) or 0.0) >= MOST else None
 
 
 def rows_in_memory(run: RunResults, lost: Exposed) -> LoaderPlan | None:

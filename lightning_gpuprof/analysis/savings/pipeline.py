@@ -1,18 +1,18 @@
 """Operational analysis of a loader with workers: what a step takes if its batches become cheaper.
 
 The training process and the workers form a pipeline on shared cores. Its demands per step are
-measured: CPU time of the training process, CPU time and waits for storage of the workers, and how
-much longer all of it takes because processes wait for a core. Whatever the order of events, a step
-lies between two bounds (Denning and Buzen 1978; Lazowska et al. 1984, chapter 5): the largest
-demand alone, if everything overlaps, and the sum of all, if nothing does. Where today's step lies
-between them is how much overlaps today; a change alters the demands, not the overlap.
-docs/adr/0031 has the formulas.
+measured: CPU time of the training process, CPU time of the workers and their waits for storage or
+anything else but a core, and how much longer all of it takes because processes wait for a core.
+Whatever the order of events, a step lies between two bounds (Denning and Buzen 1978; Lazowska et
+al. 1984, chapter 5): the largest demand alone, if everything overlaps, and the sum of all, if
+nothing does. Where today's step lies between them is how much overlaps today; a change alters the
+demands, not the overlap. docs/adr/0031 has the formulas.
 """
 
 from dataclasses import dataclass, replace
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, storage_frac
+from lightning_gpuprof.analysis.run.worker_lines import asleep_frac, made_in_ns, storage_frac
 
 OVERLAP_ERROR = 0.1
 """How far the overlap after a change may be from today's, as a share of the way between bounds. Of
@@ -29,7 +29,7 @@ class Pipeline:
         step_ns: The measured step.
         train_ns: CPU time of the training process.
         make_ns: CPU time of the workers for a batch.
-        storage_ns: What the workers wait for storage for a batch.
+        storage_ns: What the workers wait for storage, or anything else but a core, for a batch.
         workers: The number of workers.
         cores: The cores of this rank.
         others: How many other processes compete for these cores, on average.
@@ -60,7 +60,7 @@ class Pipeline:
             empty_ns=empty_frac * run.wait_ns,
             queued_ns=min(wait.frac, 1.0) * step_ns,
             made_ns=made_ns,
-            storage_frac=storage_frac(run) or 0.0,
+            storage_frac=max(storage_frac(run) or 0.0, asleep_frac(run) or 0.0),
             workers=loader.num_workers,
             cores=cores,
         )
@@ -84,7 +84,7 @@ class Pipeline:
             empty_ns: Its share in which no batch was ready.
             queued_ns: Its share in which the training process was ready and waited for a core.
             made_ns: What a worker takes for a batch by the clock.
-            storage_frac: The share of that in which it waits for storage.
+            storage_frac: The share of that in which it waits for anything but a core.
             workers: The number of workers.
             cores: The cores of this rank.
         """

@@ -15,13 +15,14 @@ DataLoader(data, num_workers=4, persistent_workers=True)  # after
 
 Or do work once instead of for every sample: decode before training, and index whole batches.
 Workers do not help if the sampler is slow, if all cores are busy, or if sending a batch takes
-longer than making it.
+longer than making it. Workers that sleep, or wait for a network, may be more than there are cores.
 
 ## How it is measured
 `data_wait_ns` is the mean wait per steady step, without the starts of epochs. It has three parts:
 drawing indices (the sampler), making the batch and receiving it from a worker. The saving is
-estimated from the number of cores and from sampled lines (docs/adr/0031). Waits in validation count
-too if they are at the same lines.
+estimated from the number of cores and from sampled lines (docs/adr/0031). Code of your own that
+surely takes a fifth of making batches, and draws no random numbers, comes before workers. Waits in
+validation count too if they are at the same lines.
 
 ## Limits
 On a GPU, only the part of the wait counts in which the device was idle. With more than one worker,
@@ -30,6 +31,7 @@ an `IterableDataset` must divide its samples among them.
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import (
+    asleep_frac,
     batch_lines,
     batch_reads,
     made_in_ns,
@@ -77,9 +79,14 @@ ADVICE = {
     LoaderChange.STORAGE: "The processes that make batches wait for storage{filesystem}: pack "
     "samples into larger files that are read in sequence, copy the data to a local disk first, or "
     "use more workers than cores, so that several wait at the same time.",
+    LoaderChange.ASLEEP: "Workers wait as they make batches, for a network or another process, and "
+    "use no core meanwhile: use more workers than cores, so that several wait at the same time, or "
+    "ask for many items at once.",
     LoaderChange.CHEAPER: "Make {what} cheaper: decode once beforehand, store tensors, and "
     "index whole batches instead of samples.",
 }
+FEW_FRAC = 0.25
+"""If the median wait is below this share of the mean, single late batches are waited for."""
 NO_LOADER = (
     "Make what the loop iterates over cheaper: it is no DataLoader, so the training process makes "
     "each batch. Do work once, before the loop, and on whole batches."
@@ -90,6 +97,11 @@ class Rows(TensorDataset):
         return [tensor[indices] for tensor in self.tensors]
 
 DataLoader(Rows(...), ..., collate_fn=list)"""
+LATE = (
+    " The wait lies in few steps: a late batch holds up those behind it. in_order=False (torch 2.6 "
+    "and later) takes batches as they come, in a varying order."
+)
+SECOND = " Workers come second, to hide what is left: {code} (alone, {saved})."
 WHY_NO_WORKERS = {
     NoWorkers.EVERY_CORE: "{now} workers already use all {cores} cores.",
     NoWorkers.SHARED: "Leave num_workers at 0: the dataset reads {shares} during training, and "
@@ -179,9 +191,13 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         advice += f" {WHY_NO_WORKERS[plan.why].format(**figures)}"
     if plan.change is LoaderChange.WORKERS and loader and loader.dataset_kind == "iterable":
         advice += f" {ITERABLE}"
+    if plan.change is LoaderChange.ASLEEP and _in_few_steps(run):
+        advice += LATE
     if plan.instead is not None:
         saved = interval_text(plan.instead.low_ns, plan.instead.high_ns)
         other = _change(run, plan.instead)
+        if cheaper and other:
+            return advice + SECOND.format(code=other.split("\n")[0], saved=saved)
         other = other.split("\n")[0] if other else f"cheaper samples. {_cheaper(run)}"
         advice += f" Instead, saving {saved}: {other}"
     return advice
@@ -200,12 +216,20 @@ def _makes_batches(run: RunResults, own: OwnCode | None) -> str:
 
 
 def _of_entry(run: RunResults, plan: LoaderPlan) -> str:
-    """Return the dataset's method or the collate function that most of the wait is for, if any."""
+    """Return the dataset's method or the collate function that takes most of it, if known."""
     own = own_code(run)
-    made = plan.change in (LoaderChange.CHEAPER, LoaderChange.WORKERS)
-    if own is None or own.entry is None or own.entry_frac < MOST or not made:
+    made = plan.change in (LoaderChange.CHEAPER, LoaderChange.WORKERS, LoaderChange.ASLEEP)
+    if own is None or own.entry is None or not made:
         return ""
-    return f", mostly in {own.entry}"
+    if own.entry_frac >= MOST:
+        return f", mostly in {own.entry}"
+    return f", {percent(own.entry_frac)} of it in {own.entry}"
+
+
+def _in_few_steps(run: RunResults) -> bool:
+    """Return whether most of the wait lies in less than half of the steps."""
+    wait = run.per_step(Phase.DATA_WAIT)
+    return wait is not None and wait.median_ns < FEW_FRAC * wait.mean_ns
 
 
 def _stored(run: RunResults) -> str:
@@ -230,7 +254,8 @@ def _cheaper(run: RunResults) -> str:
         general = ADVICE[LoaderChange.CHEAPER] if run.start.loader else NO_LOADER
         sentences.append(general.format(what=_makes_batches(run, own)))
     if own:
-        sentences.append(f"Most of it is your own code, above all {own.name}.")
+        share = "Most" if own.frac >= MOST else percent(own.frac)
+        sentences.append(f"{share} of it is your own code, above all {own.name}.")
     if draws(run):
         sentences.append(RANDOM)
     return " ".join(sentences)
@@ -250,7 +275,8 @@ def _change(run: RunResults, plan: LoaderPlan) -> str | None:
     loader = run.start.loader
     if plan.change is LoaderChange.WHOLE:
         return WHOLE
-    if plan.change not in (LoaderChange.WORKERS, LoaderChange.STORAGE) or not plan.num_workers:
+    of_workers = LoaderChange.WORKERS, LoaderChange.STORAGE, LoaderChange.ASLEEP
+    if plan.change not in of_workers or not plan.num_workers:
         return None
     persistent = ", persistent_workers=True" if run.trains else ""
     change = f"DataLoader(..., num_workers={plan.num_workers}{persistent})"
@@ -274,6 +300,7 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
         worker_waiting_frac=sampled.waiting_frac if sampled else None,
         worker_batch_ns=made_in_ns(run),
         storage_frac=storage_frac(run),
+        worker_asleep_frac=asleep_frac(run),
         batch_read_bytes=read[0],
         batch_reads_count=read[1],
         io_pressure_frac=io.stalled_ns / max(1, io.wall_ns) if io else None,

@@ -12,31 +12,75 @@ Trainer(val_check_interval=10)  # before
 Trainer(val_check_interval=500)  # after; or limit_val_batches, or larger batches
 ```
 
+If a line of your own takes most of it, make that cheaper first. If validations take longer and
+longer, clear what they keep:
+
+```python
+def on_validation_epoch_end(self):
+    self.log("score", score(self.outputs))
+    self.outputs.clear()  # or it grows with every validation
+```
+
 ## How it is measured
 `validation_ns` is the time per step and `per_validation_ns` the time per validation. The saving is
-that of the proposed change: a fifth as often or less, and about 3% of the time.
+that of the proposed change. Validating less often is a fifth as often or less, and about 3% of the
+time. A line of your own takes the share of the samples of the stack during validation; from half of
+that to all of it is saved. Validations grow if chance gives such a rise in at most one of a
+thousand runs; what exceeds the first ones is saved.
 
 ## Limits
 Validation once per epoch that takes less than a second in total is not reported. Starting the
 workers of its loader is reported by `worker-startup`.
 """
 
+from typing import NamedTuple
+
+from lightning_gpuprof.analysis.run.epochs import ValidationGrowth
+from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.savings.cheaper_batches import validation_ns
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
-from lightning_gpuprof.findings.grade import FEWER, WARNING_FRAC, seldom
+from lightning_gpuprof.findings.grade import FEW_SAMPLES, FEWER, WARNING_FRAC, seldom
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.operators import operators
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.phases import FETCHES, LOADER_HOOKS, Phase
 from lightning_gpuprof.units import duration, percent
 
+OWN_KINDS = (None, "python", "torch", "metric")
+"""Kinds of sampled lines that are not calls of the model, of Lightning or of a logger."""
+MODEL = "forward"
+"""The function in which lines compute the model, which validation is for."""
+HALF = 0.5
+LARGER = 32
 LEFT_FRAC = 1 / FEWER
 TARGET_FRAC = 0.03
 """With the proposed interval, validation takes about this share of the time."""
 SHORT_NS = 1_000_000_000
+KEPT = (
+    "It keeps growing: something stays from one validation to the next, such as a list of outputs "
+    "that is never cleared. Clear it as each validation ends, or keep sums or a metric instead of "
+    "outputs."
+)
+CLEARED = "self.outputs.clear()  # at the end of on_validation_epoch_end"
+LINE = "Most of it is {function}, {file}:{line}, `{source}`. {advice}"
+CHEAPER = "Make that cheaper first: on fewer values, on whole tensors, or once for all batches."
+SMALL = (
+    "Validation's batches hold {samples}: larger ones do the work of a batch less often "
+    "(batch_size={larger})."
+)
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is noticed later")
+
+
+class Remedy(NamedTuple):
+    """What can be done, as advice and code, and what it saves per step if that is known."""
+
+    advice: str
+    change: str | None = None
+    saving: Range | None = None
 
 
 @rule(id="frequent-validation", needs=("training", "steps"), effort=EFFORT)
@@ -54,29 +98,113 @@ def judge(run: RunResults) -> Finding | None:
     epochs = run.steps.epochs
     if each_ns * runs < SHORT_NS and epochs is not None and runs <= epochs:
         return None  # once per epoch, as by default, and short: nobody chose the interval
-    advice, change, saving = _less_often(run, mean_ns, runs)
+    validations = run.epochs.validations
+    growth = validations.growth if validations is not None else None
+    title = (
+        f"Validation takes {duration(mean_ns)} of each step "
+        f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each time"
+    )
+    if growth is not None:
+        first, last = duration(growth.first_ns), duration(growth.last_ns)
+        title = f"Validation takes longer each time: {first} at first, {last} by now"
+    remedies = _remedies(run, mean_ns, runs, growth)
+    # The first remedy with a saving is the one to make; what comes before it is tried with it.
+    tried = remedies[
+        : 1 + next(n for n, remedy in enumerate(remedies) if remedy.saving is not None)
+    ]
     hook = _one_hook(run)
     return Finding(
-        title=f"Validation takes {duration(mean_ns)} of each step "
-        f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each time",
-        advice=advice,
-        evidence={
-            "validation_ns": mean_ns,
-            "per_validation_ns": each_ns,
-            "validations_count": runs,
-        },
-        saving_ns=saving,
+        title=title,
+        advice=" ".join(remedy.advice for remedy in remedies),
+        evidence=evidence_of(
+            validation_ns=mean_ns,
+            per_validation_ns=each_ns,
+            validations_count=runs,
+            first_validations_ns=growth.first_ns if growth is not None else None,
+            last_validations_ns=growth.last_ns if growth is not None else None,
+        ),
+        saving_ns=measured(tried[-1].saving),
         cause_ns=Range(mean_ns, mean_ns),
         confidence=0.9,
         places=(Place(phase=Phase.VALIDATION.value, name=hook),),
-        change=change,
+        change=next((remedy.change for remedy in tried if remedy.change is not None), None),
         when=When.ALSO_BETWEEN,
         explains=("slow-logging",) if hook else (),
     )
 
 
-def _less_often(run: RunResults, mean_ns: int, runs: int) -> tuple[str, str, Range]:
-    """Return the advice, the change and the saving of validating less often."""
+def _remedies(
+    run: RunResults, mean_ns: int, runs: int, growth: ValidationGrowth | None
+) -> list[Remedy]:
+    """Return what can be done, what is nearest to the cause first."""
+    remedies = []
+    if growth is not None:
+        steps = measured(run.every).steps
+        more_ns = growth.mean_above_first_ns * runs // steps, growth.last_ns * runs // steps
+        saving = Range(around(more_ns[0])[0], min(mean_ns, max(more_ns)))
+        remedies.append(Remedy(KEPT, CLEARED, saving))
+    samples = _samples(run)
+    own = _own_line(samples)
+    hook = _one_hook(run)
+    if own is not None:
+        remedies.append(_cheaper_line(samples, own, mean_ns))
+    elif hook is not None:
+        remedies.append(Remedy(f"Most of it is {hook}: make that cheaper first."))
+    loader = run.start.validation_loader
+    if loader is not None and loader.batch_size is not None and loader.batch_size <= FEW_SAMPLES:
+        held = f"{loader.batch_size} {'sample' if loader.batch_size == 1 else 'samples'}"
+        change = f"DataLoader(..., batch_size={LARGER})  # validation's"
+        remedies.append(Remedy(SMALL.format(samples=held, larger=LARGER), change))
+    return [*remedies, _less_often(run, mean_ns, runs)]
+
+
+def _samples(run: RunResults) -> HostLines:
+    """Return the samples of the stack during validation, in steps and between epochs."""
+    outside = run.facts.outside_lines
+    sampled = [run.lines] if run.lines is not None else []
+    if outside is not None:
+        sampled.append(outside.as_lines)
+    whole = sum(lines.by_phase.get(Phase.VALIDATION.value, 0) for lines in sampled)
+    lines = tuple(line for lines in sampled for line in lines.of(Phase.VALIDATION))
+    return HostLines(whole, lines, {Phase.VALIDATION.value: whole})
+
+
+def _own_line(samples: HostLines) -> LineCount | None:
+    """Return the longest line of the function that takes most of validation, if it is no model."""
+    functions: dict[tuple[str, str], list[LineCount]] = {}
+    for line in samples.of(Phase.VALIDATION, OWN_KINDS):
+        if line.function != MODEL:
+            functions.setdefault((line.file, line.function), []).append(line)
+    for lines in functions.values():
+        count = sum(line.count for line in lines)
+        if count >= max(LEAST_COUNT, HALF * samples.whole):
+            return max(lines, key=lambda line: line.count)
+    return None
+
+
+def _cheaper_line(samples: HostLines, own: LineCount, mean_ns: int) -> Remedy:
+    """Return the remedy of a cheaper line."""
+    tables = operators()
+    row = next((row for row in (*tables.computing, *tables.loading) if row.fits(own)), None)
+    advice = LINE.format(
+        function=own.named,
+        file=own.file,
+        line=own.line,
+        source=own.source,
+        advice=row.whole_advice if row is not None else CHEAPER,
+    )
+    lines = [
+        line
+        for line in samples.of(Phase.VALIDATION, OWN_KINDS)
+        if (line.file, line.function) == (own.file, own.function)
+    ]
+    low_frac, high_frac = samples.interval(lines, Phase.VALIDATION)
+    saving = Range(round(HALF * low_frac * mean_ns), round(high_frac * mean_ns))
+    return Remedy(advice, row.change if row is not None else None, saving)
+
+
+def _less_often(run: RunResults, mean_ns: int, runs: int) -> Remedy:
+    """Return the remedy of validating less often."""
     steps, ran, step_ns = measured(run.every).steps, measured(run.steps).ran, measured(run.step_ns)
     apart, finished = steps / max(1, runs), run.status == "finished"
     every = seldom(steps, runs, mean_ns * apart / (TARGET_FRAC * (step_ns - mean_ns)))
@@ -93,10 +221,8 @@ def _less_often(run: RunResults, mean_ns: int, runs: int) -> tuple[str, str, Ran
         often, left = f"every {epochs:,} epochs of {epoch:,} steps", apart / (epochs * epoch)
         change = f"Trainer(..., check_val_every_n_epoch={epochs}, val_check_interval=1.0)"
     advice = f"Validate {often} or on fewer batches (limit_val_batches)."
-    if hook := _one_hook(run):
-        advice = f"Most of it is {hook}: make that cheaper first. {advice}"
     gone_ns = round(max(0, mean_ns - _in_other_findings(run)) * (1 - left))
-    return advice, change, Range(*around(gone_ns, step_ns))
+    return Remedy(advice, change, Range(*around(gone_ns, step_ns)))
 
 
 def _in_other_findings(run: RunResults) -> int:

@@ -21,7 +21,8 @@ Clear lists at the end of an epoch, and bound the size of caches. In `test`, `va
 `growth_per_step_bytes` is the slope of memory over recorded windows. It counts if chance gives such
 a slope in at most one of a thousand runs. The saving lies between what the growth has cost per step
 on average and what it costs by now. `steps_left_count` says when the device or, without a GPU, the
-machine's or container's memory is full at this pace.
+machine's or container's memory is full at this pace. If that ends the run, or another of twice its
+length, the finding is critical and precedes savings of less than a fifth of a step.
 
 ## Limits
 The rule is silent below a kilobyte per step. If memory was not measured for long enough, a phase
@@ -35,7 +36,7 @@ import re
 from lightning_gpuprof.analysis.memory.memory_use import MemoryGrowth
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.growing import GrowthCost, growth_cost
+from lightning_gpuprof.findings.growing import GrowthCost, ends_run, growth_cost
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Severity
 from lightning_gpuprof.findings.places import appending_line
 from lightning_gpuprof.findings.rule import measured, rule
@@ -102,6 +103,8 @@ def _finding(
         evidence["last_bytes"] = memory.last_bytes
         if memory.steps_left is not None:
             evidence["steps_left_count"] = memory.steps_left
+        if ends_run(run, memory.steps_left):
+            fast, severity = True, Severity.CRITICAL
     copies = line is not None and _COPIES.search(line.source) is not None
     advice, change = (ADVICE, SUM) if run.trains else (OF_EVALUATION, METRIC)
     if copies:

@@ -63,8 +63,8 @@ FREEZE = (
     "run, and make fewer Python objects per step: arrays and tensors instead of lists."
 )
 REGULAR = (
-    "Find what the program does every {every:.0f} steps, such as a figure, a print, a file, "
-    "gc.collect() or empty_cache(). Remove it from the loop, or do it far less often."
+    "Find what the program does every {every:.0f} steps, such as a figure, a print or a file. "
+    "Remove it from the loop, or do it far less often."
 )
 NO_PATTERN = "The slow steps follow no pattern, and nothing recorded explains them"
 SHAPES = (

@@ -36,11 +36,11 @@ host clock; `each_ns` is that of a single time, and `run_frac` the share of the 
 Trainer's own profiler is measured where it begins and ends the record of an action.
 
 ## Limits
-Work that is done only once is reported from 1 s and 20% of the run on, since a longer run does it
-no more often. What runs before `Trainer.fit`, such as imports, is not seen. What every training
-loop has is reported only from 20% of the run on. A profiler also slows down what it records. If
-Python calls it at every call of a function, as cProfile, the upper end of the saving allows for
-that; otherwise more than the reported time may be saved.
+Work that is done only once is reported from 1 s (of a logger, 0.25 s) and 20% of the run on, since
+a longer run does it no more often. What runs before `Trainer.fit`, such as imports, is not seen.
+What every training loop has is reported only from 20% of the run on. A profiler also slows down
+what it records. If Python calls it at every call of a function, as cProfile, the upper end of the
+saving allows for that; otherwise more than the reported time may be saved.
 """
 
 from lightning_gpuprof.analysis.run.account import Account, Kind, Rhythm, Share
@@ -96,8 +96,9 @@ EPOCH_ADVICE = {
 LONGER = " A longer run does it no more often."
 ONCE_ADVICE = {
     Kind.LOGGER: (
-        "{name} writes what it is given as training starts: hyperparameters, the graph. Leave "
-        "large arguments out of the hyperparameters (save_hyperparameters(ignore=[...]))."
+        "{name} writes what it is given as training starts (log_hyperparams, log_graph, save), "
+        "most likely large hyperparameters, which each checkpoint holds too. Leave data out of "
+        "them (save_hyperparameters(ignore=[...])), or do not pass it to the module."
     ),
     Kind.LOADER_HOOK: (
         "Store what {name} reads and parses in a form that loads fast, once for all runs."
@@ -110,6 +111,9 @@ ONCE_ADVICE = {
         "Store what {name} makes in a form that loads fast (prepare_data runs before it), or make "
         "only what the first steps need."
     ),
+}
+ONCE_CHANGES = {
+    Kind.LOGGER: "self.save_hyperparameters(ignore=[...])  # the arguments that hold data"
 }
 CHANGES = {
     Kind.PROFILER: "Trainer(...)  # without profiler=",
@@ -128,6 +132,8 @@ SAVED_FRAC = {
     Kind.CALLBACK: (0.0, 1 - 1 / FEWER),
 }
 """The least and the most that the change saves; other shares may have to stay as they are."""
+ONCE_SAVED_FRAC = {Kind.LOGGER: (1 - AROUND_FRAC, 1.0)}
+"""The same of work that is done once. A logger that gets no data writes a few lines."""
 WHEN = {
     Rhythm.STEP: When.IN_STEPS,
     Rhythm.EPOCH: When.BETWEEN,
@@ -166,7 +172,7 @@ def _finding(run: RunResults, account: Account, share: Share) -> Finding:
     cost_ns = share.total_ns // ran
     in_steps = share.rhythm is Rhythm.STEP
     once = share.rhythm is Rhythm.ONCE
-    least, most = (0.0, 1.0) if once else SAVED_FRAC.get(share.kind, (0.0, 1.0))
+    least, most = (ONCE_SAVED_FRAC if once else SAVED_FRAC).get(share.kind, (0.0, 1.0))
     if run.on_gpu:
         least = 0.0  # the device may be working meanwhile
     low_ns = high_ns = cost_ns
@@ -178,7 +184,7 @@ def _finding(run: RunResults, account: Account, share: Share) -> Finding:
         advice = EPOCH_ADVICE.get(share.kind, advice)
     if once:
         advice = ONCE_ADVICE[share.kind] + LONGER
-    change = None if once else CHANGES.get(share.kind)
+    change = (ONCE_CHANGES if once else CHANGES).get(share.kind)
     sure = least > 0
     most_ns, error_ns = round(most * high_ns), round(cost_ns * share.error_frac)
     if share.kind is Kind.PROFILER and in_steps and settings_of(run.start).call_hooks:

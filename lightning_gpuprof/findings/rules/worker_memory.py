@@ -30,13 +30,15 @@ when nothing is shared any more: `most_bytes` is the memory of all workers by th
 ## Limits
 The rule is silent below 32 MiB per worker, which Python's own modules take as they are used. Where
 memory has stopped growing, it speaks if the copies take a tenth of the memory or more, or if the
-dataset holds many objects; from 64 MiB per worker on these are a warning. It needs a Linux with
-/proc, and some seconds of training.
+dataset holds many objects; from 64 MiB per worker on these are a warning. It is critical if memory
+is full before the run, or one of twice its length, ends. It needs a Linux with /proc, and some
+seconds of training.
 """
 
 from lightning_gpuprof.analysis.memory.worker_growth import WorkerGrowth
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
+from lightning_gpuprof.findings.growing import ends_run
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Severity
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import size
@@ -79,6 +81,8 @@ def judge(run: RunResults) -> Finding | None:
         was = f"{objects.collection} of {objects.item}"
         change = ARRAYS.format(attribute=objects.attribute, was=was)
     left = _steps_left(run, memory)
+    if ends_run(run, left):
+        severity = Severity.CRITICAL
     name = f"{objects.owner}.{objects.attribute}" if objects and by_copies else "workers"
     return Finding(
         severity=severity,

@@ -23,7 +23,7 @@ from lightning_gpuprof.adapters.loaders import (
 )
 from lightning_gpuprof.recorders.sampling.stack_lines import MAX_LINES
 from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, WorkerStart
-from lightning_gpuprof.records.lines import LineCount, Reads, WorkerLines
+from lightning_gpuprof.records.lines import CpuTime, LineCount, Reads, WorkerLines
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import attempt, guarded
 
@@ -168,6 +168,7 @@ def _combined(workers: Sequence[WorkerLines]) -> WorkerLines:
         blocked=sum(worker.blocked or 0 for worker in workers) if reports_waits else None,
         filesystem=next((worker.filesystem for worker in workers if worker.filesystem), None),
         read=_total([worker.read for worker in workers if worker.read is not None]),
+        cpu=_computed([worker.cpu for worker in workers if worker.cpu is not None]),
     )
 
 
@@ -179,6 +180,17 @@ def _total(reads: Sequence[Reads]) -> Reads | None:
         wall_ns=sum(read.wall_ns for read in reads),
         size_bytes=sum(read.size_bytes for read in reads),
         calls=sum(read.calls for read in reads),
+    )
+
+
+def _computed(times: Sequence[CpuTime]) -> CpuTime | None:
+    """Return the sum of what several workers have computed."""
+    if not times:
+        return None
+    return CpuTime(
+        wall_ns=sum(cpu.wall_ns for cpu in times),
+        used_ns=sum(cpu.used_ns for cpu in times),
+        queued_ns=sum(cpu.queued_ns for cpu in times),
     )
 
 

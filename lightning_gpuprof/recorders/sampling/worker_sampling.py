@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import json
 
 from lightning_gpuprof.adapters.frames import WORKER_GETS_INDICES, WORKER_LOOP, WORKER_MAKES_BATCH
+from lightning_gpuprof.recorders.cores import cpu_time
 from lightning_gpuprof.recorders.sampling import stack_lines, storage_waits
 from lightning_gpuprof.recorders.sampling.pacing import (
     SampleTiming,
@@ -23,7 +24,7 @@ from lightning_gpuprof.recorders.sampling.pacing import (
 )
 from lightning_gpuprof.recorders.sampling.stack_lines import ThreadPlace
 from lightning_gpuprof.records.files import written_whole
-from lightning_gpuprof.records.lines import Reads, WorkerLines
+from lightning_gpuprof.records.lines import CpuTime, Reads, WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.guard import attempt
 from lightning_gpuprof.runtime.places import USER, package_in
@@ -110,6 +111,7 @@ class WorkerSampling:
     _blocked: Counter[str] = field(default_factory=Counter)
     """Samples that waited for storage, by file system."""
     _reads_before: Reads | None = None
+    _cpu_before: CpuTime | None = None
     _thread: threading.Thread | None = None
 
     def __post_init__(self) -> None:
@@ -174,6 +176,7 @@ class WorkerSampling:
             return
         if not self._activities:
             self._reads_before = storage_waits.reads_so_far(os.getpid())
+            self._cpu_before = cpu_time()
         if place is not None:
             number = self._places.total()
             place, is_doubtful = stack_lines.attribute_sample(place, timing, number)
@@ -191,6 +194,7 @@ class WorkerSampling:
         """Write the samples so far, in the place of those that were written before."""
         only_waits = not self._places and self._waiting >= MIN_WAITING
         waits = storage_waits.storage_waits(self._blocked, os.getpid(), self._reads_before)
+        cpu = None if self._cpu_before is None else cpu_time()
         lines = WorkerLines(
             processes=1,
             work=self._activities[WORK],
@@ -202,6 +206,7 @@ class WorkerSampling:
             blocked=waits.blocked,
             filesystem=waits.filesystem,
             read=waits.read,
+            cpu=None if cpu is None or self._cpu_before is None else cpu.since(self._cpu_before),
         )
         with written_whole(self.path) as path, open(path, "wb") as file:
             file.write(json.encode(lines))

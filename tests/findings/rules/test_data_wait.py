@@ -1,13 +1,13 @@
 import msgspec
 import pytest
 from pipeline_simulation import simulate
-from rule_cases import EPOCH_FLAGS, MS, every, op, outcome, span
+from rule_cases import EPOCH_FLAGS, MS, US, every, op, outcome, span
 
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.findings.question_figures import suggested_workers
 from lightning_gpuprof.records.facts import BatchBytes, CoreWait, IoPressure
-from lightning_gpuprof.records.lines import HostLines, LineCount, Reads, WorkerLines
+from lightning_gpuprof.records.lines import CpuTime, HostLines, LineCount, Reads, WorkerLines
 from lightning_gpuprof.records.schema import Device, Loader, StepFlag
 from lightning_gpuprof.report.finding_cards import finding_card
 from lightning_gpuprof.units import duration
@@ -218,9 +218,18 @@ def test_random_samples_are_not_to_be_computed_once(evaluate, source, callee, ra
     assert finding.saving_ns.low == (9 * MS if random else round(0.9 * 20 * MS))
 
 
-def test_many_cores_come_before_the_users_own_code(evaluate):
-    finding = evaluate(LONG, **own_code_sampled(100, 100, cpu_count=16), **SAMPLES)
-    assert finding.change == TWO
+def test_work_that_can_be_done_once_comes_before_any_number_of_workers(evaluate):
+    sampled = own_code_sampled(100, 100, cpu_count=16)
+    finding = evaluate(LONG, **sampled, **SAMPLES)
+    assert finding.change is None
+    assert f"Workers come second, to hide what is left: {TWO}" in finding.advice
+
+
+@pytest.mark.parametrize(("count", "whole", "first"), [(30, 100, True), (20, 100, False)])
+def test_own_code_that_surely_takes_a_fifth_comes_before_workers(evaluate, count, whole, first):
+    finding = evaluate(LONG, **own_code_sampled(count, whole), **SAMPLES)
+    assert (finding.change is None) is first
+    assert ("30.0% of it is your own code, above all unpack." in finding.advice) is first
 
 
 @pytest.mark.parametrize(("count", "whole"), [(4, 100), (9, 9)])
@@ -427,3 +436,30 @@ def test_a_single_sample_of_a_worker_does_not_show_that_batches_are_made_fast(ev
     many = evaluate(waits, records=worked(10, 10, 790), **options)
     assert few.severity is Severity.INFO
     assert few.saving_ns.low < many.saving_ns.low
+
+
+def slept(used, queued):
+    """Two workers of which 100 of 200 samples are work, in a second each."""
+    cpu = CpuTime(wall_ns=2_000 * MS, used_ns=used * MS, queued_ns=queued * MS)
+    line = LineCount("data_wait", "t.py", 7, "fetch", "time.sleep(x)", "time.sleep", "python", 100)
+    return [WorkerLines(2, 100, 100, 0, (line,), cpu=cpu)]
+
+
+def test_workers_that_sleep_may_be_more_than_there_are_cores(evaluate):
+    finding = evaluate(WAITS, records=slept(100, 50), **CROWDED)
+    assert "Workers wait as they make batches" in finding.advice
+    assert "already use all" not in finding.advice
+    assert finding.evidence["worker_asleep_frac"] == 0.85
+    assert finding.change == "DataLoader(..., num_workers=5, persistent_workers=True)"
+
+
+@pytest.mark.parametrize(("used", "queued"), [(900, 0), (300, 500)])
+def test_workers_that_compute_or_wait_for_a_core_do_not_sleep(evaluate, used, queued):
+    finding = evaluate(WAITS, records=slept(used, queued), **CROWDED)
+    assert "2 workers already use all 2 cores" in finding.advice
+
+
+def test_single_late_batches_are_let_pass(evaluate):
+    phases = {"data_wait": every(10, 60 * MS, 100 * US, first=4), "forward": 4 * MS}
+    assert "in_order=False" in evaluate(phases, records=slept(100, 50), **CROWDED).advice
+    assert "in_order=False" not in evaluate(WAITS, records=slept(100, 50), **CROWDED).advice

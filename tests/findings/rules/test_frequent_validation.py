@@ -69,3 +69,69 @@ def test_the_line_that_takes_most_of_validation_is_named(analyze):
     run = analyze(**validated(10, 30 * MS), records=[lines])
     (finding,) = evaluate_rules(run, [rules()["frequent-validation"]]).findings
     assert [(at.file, at.line) for at in finding.places if at.file] == [("t.py", 36)]
+
+
+def line_of(
+    source, count, *, function="on_validation_epoch_end", operation=None, phase="validation"
+):
+    return LineCount(phase, "t.py", 31, function, source, None, "torch", count, operation=operation)
+
+
+def test_a_line_of_the_users_own_is_to_be_cheaper_before_validation_is_rarer(evaluate):
+    lines = HostLines(100, (line_of("ranked = scores.frob()", 64),), {"validation": 64})
+    finding = evaluate(**validated(10, 30 * MS), records=[lines])
+    line = "on_validation_epoch_end, t.py:31, `ranked = scores.frob()`"
+    assert finding.advice.startswith(f"Most of it is {line}. Make that cheaper first")
+    assert "Validate every 100 steps" in finding.advice
+    assert finding.change is None
+    # From half of what the line takes to all of it.
+    assert span(finding) == (1_500 * US, 3_000 * US)
+
+
+def test_a_line_that_is_known_to_be_slow_has_its_own_advice(evaluate):
+    source = "self.logits = x if self.logits is None else torch.cat([self.logits, x])"
+    line = line_of(source, 40, function="validation_step", operation="cat")
+    lines = HostLines(100, (line,), {"validation": 60})
+    advice = evaluate(**validated(10, 30 * MS), records=[lines]).advice
+    assert advice.startswith("Most of it is validation_step, t.py:31,")
+    assert "each append copies everything before it" in advice
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (line_of("y = self.net(x)", 60, function="forward"),),
+        (line_of("a = b.c()", 20), line_of("x.y()", 40, function="other_function")),
+        (line_of("a = b.c()", 4),),
+    ],
+    ids=["the model", "another function", "few samples"],
+)
+def test_other_lines_are_not_to_be_cheaper_first(evaluate, lines):
+    whole = max(10, sum(line.count for line in lines) + 30)
+    sampled = HostLines(200, lines, {"validation": whole})
+    finding = evaluate(**validated(10, 30 * MS), records=[sampled])
+    assert "on_validation_epoch_end" not in finding.advice
+    assert finding.advice.startswith("Validate every") or "other_function" in finding.advice
+
+
+def test_validations_that_take_longer_each_time_keep_something(evaluate):
+    phases = {**WORK, "validation": [step * MS if step % 10 == 9 else 0 for step in range(100)]}
+    flags = every(10, StepFlag.VALIDATION, first=9)
+    finding = evaluate(phases, flags=flags)
+    assert finding.title == "Validation takes longer each time: 19.0 ms at first, 89.0 ms by now"
+    assert finding.advice.startswith("It keeps growing:")
+    assert "clear()" in finding.change
+    # 54 ms on average are 35 ms more than the first, in every tenth step.
+    assert span(finding) == (2_800 * US, finding.cause_ns.high)
+
+
+def test_validations_of_the_same_length_do_not_grow(evaluate):
+    noisy = [(30 + step % 7) * MS if step % 10 == 9 else 0 for step in range(100)]
+    flags = every(10, StepFlag.VALIDATION, first=9)
+    assert "keeps growing" not in evaluate({**WORK, "validation": noisy}, flags=flags).advice
+
+
+def test_small_batches_of_validation_come_before_rarer_validation(evaluate):
+    finding = evaluate(**validated(10, 30 * MS), validation_loader=Loader(batch_size=1))
+    assert finding.advice.startswith("Validation's batches hold 1 sample:")
+    assert finding.change == "DataLoader(..., batch_size=32)  # validation's"
