@@ -200,6 +200,8 @@ STOOD_IN_FOR = {
     "val_loop.reset",
     "module.log",
     "logger.log_metrics",
+    "logger.log_hyperparams",
+    "logger.log_graph",
     "logger.save",
 }
 """Attributes of single objects for the length of a fit, beside the `add_` of a logger's writer."""
