@@ -40,10 +40,11 @@ class PhaseTimer(RecordingCallback):
         call on. Wraps methods whose calls the profiler does not show, on single objects: `log` of
         the module, and `log_metrics`, `log_hyperparams`, `log_graph`, `save` and the writer's
         methods of each logger, since logging within a step would count as forward;
-        `_load_combined_loader_states` of the fit's loop and `setup_data` of an
-        evaluation's, after which the first workers start; `run` and `reset` of the validation loop; `_get_iterator` of loaders with workers, which may start within an
-        epoch; with manual optimization `backward` of the strategy; the sampler and the queue of the
-        loader's iterator; with several ranks their check for SIGTERM. Records events on a GPU.
+        `_load_combined_loader_states` of the fit's loop and `setup_data` of an evaluation's, after
+        which the first workers start; `run` and `reset` of the validation loop; `_get_iterator` of
+        loaders with workers, which may start within an epoch; with manual optimization `backward`
+        of the strategy; the sampler and the queue of the loader's iterator; with several ranks
+        their check for SIGTERM. Records events on a GPU.
     When: every step.
     Switch: timing=False
 
