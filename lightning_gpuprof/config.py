@@ -50,6 +50,9 @@ class GpuProfConfig:
         nvtx: Whether each phase is an NVTX range (rocTX on AMD), for nsys or rocprof.
         capture_range: Whether cudaProfilerStart and cudaProfilerStop are called around the window,
             for nsys and ncu, in the place of torch.profiler.
+        teardown: Whether CUPTI, by which torch.profiler records a GPU, is detached behind the last
+            window, so that launches cost what they did before: "on" where it is safe, "off", or
+            "auto", which is off until a device has proven it.
         trace: Whether torch.profiler records a window. Only rank 0 does; to record other ranks,
             pass False and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
         timing: Whether phases are timed. Other parts count steps by this timing: without it no
@@ -102,6 +105,7 @@ class GpuProfConfig:
     compiled: Literal["keep", "eager"] = "keep"
     nvtx: bool = False
     capture_range: bool = False
+    teardown: Literal["auto", "on", "off"] = "auto"
     trace: bool = True
     timing: bool = True
     window: int = 50
@@ -127,6 +131,8 @@ class GpuProfConfig:
         if isinstance(self.log_dir, os.PathLike):
             object.__setattr__(self, "log_dir", os.fspath(self.log_dir))
         check_log_dir(self.log_dir)
+        if isinstance(self.teardown, bool):  # as YAML reads `on` and `off`
+            object.__setattr__(self, "teardown", "on" if self.teardown else "off")
         for name, hint in get_type_hints(type(self)).items():
             object.__setattr__(self, name, _checked(name, getattr(self, name), hint))
         if not 0 < self.overhead_budget <= 1:
@@ -204,13 +210,22 @@ class ProfileConfig(GpuProfConfig):
     unit: str | None = "epoch"
 
 
+def is_url(folder: object) -> bool:
+    """Return whether a folder is one of remote storage.
+
+    >>> is_url("s3://bucket/a"), is_url(Path("s3://bucket/a")), is_url("C:/logs")
+    (True, True, False)
+    """
+    return _URL.match(str(folder)) is not None
+
+
 def check_log_dir(log_dir: object) -> None:
     """Refuse a log dir in remote storage, of which a local folder `s3:` would be made.
 
     Raises:
         ConfigError: It is a URL.
     """
-    if log_dir is not None and _URL.match(str(log_dir)):
+    if log_dir is not None and is_url(log_dir):
         raise ConfigError(
             f"log_dir={str(log_dir)!r} is a URL, and records are written to local folders only. "
             "Pass a folder on this machine, and copy it to the storage when the run has ended."

@@ -11,6 +11,7 @@ from pathlib import Path
 import payload_types
 from document_page import json_page
 
+from lightning_gpuprof.adapters.cupti import CuptiTeardown
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
@@ -32,6 +33,7 @@ STATIC = "../lightning_gpuprof/tab/static"
 PARTS = (
     PhaseTimer,
     ProfilerSchedule,
+    CuptiTeardown,
     DeferredLoss,
     BatchSizeAdvisor,
     RunFacts,
@@ -181,7 +183,8 @@ def touches_page() -> str:
         "pushes a mode of torch, changes a setting of torch, an environment variable or a warnings",
         "filter, computes on your tensors (but for DeferredLoss), or leaves a process or a thread",
         "behind. One attribute of torch's modules is replaced in the steps of ProfilerSchedule's",
-        "window. All exceptions are named below with their reasons, and put back as training ends.",
+        "window. All exceptions are named below with their reasons, and put back as training ends",
+        "(but for CuptiTeardown, if it is switched on).",
         "Ranks make no collective for it, but for `DeferredLoss(sync_dist=True)`: rank 0 tells the",
         "others its log dir through the store of the process group; they wait 5 s at most for it.",
         "Where an operator on the CPU may be slow, the report after training times it for some",

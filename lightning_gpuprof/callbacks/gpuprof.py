@@ -237,6 +237,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
                 quiet_window=config.quiet_window,
                 compiled=config.compiled,
                 capture_range=config.capture_range,
+                teardown=config.teardown,
                 clock=clock,
             )
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from lightning_gpuprof.adapters import cupti
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, is_kind, users_profiler
 from lightning_gpuprof.adapters.profiler import CAN_PAUSE, CAN_RUN_UNCOMPILED, TorchTrace
 from lightning_gpuprof.capture.checks import check_length, refuse_device
@@ -53,9 +54,9 @@ class ProfilerSchedule(RecordingCallback):
     Touches: torch.profiler, which prints two lines when it starts. In the recorded steps only,
         `_prepare_profiler` of torch.autograd.profiler is wrapped, by which this callback notices
         another profiler and gives way to it. Afterwards Kineto leaves CUPTI attached to a GPU, so
-        that every later launch costs a little more. With `quiet_window`, methods of the Trainer and
-        of other callbacks are wrapped. With `compiled="eager"`, torch.compile has another stance in
-        the recorded steps.
+        that every later launch costs a little more (`teardown` changes that). With `quiet_window`,
+        methods of the Trainer and of other callbacks are wrapped. With `compiled="eager"`,
+        torch.compile has another stance in the recorded steps.
     When: 3 steps after 12, or as the schedule says.
     Switch: trace=False
 
@@ -76,6 +77,8 @@ class ProfilerSchedule(RecordingCallback):
             trace names its operators (needs torch 2.6). The arithmetic of these steps may differ.
         capture_range: Write no trace, but call `cudaProfilerStart` and `cudaProfilerStop` around
             the window, for nsys and ncu.
+        teardown: "on" to detach CUPTI from the GPU behind the last window, where that is safe;
+            "off"; or "auto", which is off until a device has proven it.
         ranks: The ranks that record; None for all.
         new_trace: Creates a recording; tests pass a fake.
         clock: Returns nanoseconds.
@@ -103,6 +106,7 @@ class ProfilerSchedule(RecordingCallback):
         quiet_window: bool = False,
         compiled: str = "keep",
         capture_range: bool = False,
+        teardown: str = "auto",
         ranks: Sequence[int] | None = (0,),
         new_trace: Callable[..., TorchTrace] = TorchTrace,
         clock: Callable[[], int] = time.perf_counter_ns,
@@ -119,7 +123,11 @@ class ProfilerSchedule(RecordingCallback):
             raise ConfigError(f"compiled={compiled!r} is unknown. Pass 'keep' or 'eager'.")
         if compiled == "eager" and not CAN_RUN_UNCOMPILED:
             raise ConfigError("compiled='eager' needs torch 2.6 or newer. Leave it out.")
+        if teardown not in ("auto", "on", "off"):
+            raise ConfigError(f"teardown={teardown!r} is unknown. Pass 'auto', 'on' or 'off'.")
         super().__init__()
+        on = teardown == "on" or (teardown == "auto" and cupti.PROVEN)
+        self._detaches = on and not capture_range
         self.eager = compiled == "eager"
         self._new_trace: Callable[..., TorchTrace] = partial(
             CaptureRange if capture_range else new_trace,
@@ -176,6 +184,7 @@ class ProfilerSchedule(RecordingCallback):
             self._forecast,
             partial(self._new_trace, device_type=device, on_intruder=self._give_way),
             eager=self.eager,
+            teardown=cupti.TEARDOWN if self._detaches and device == "cuda" else None,
         )
         if is_kind(users_profiler(trainer), "PyTorchProfiler"):
             self._recordings.note_busy("The Trainer has Lightning's own PyTorchProfiler")
@@ -186,6 +195,7 @@ class ProfilerSchedule(RecordingCallback):
             self.schedule,
             new_trace=self._recordings.new,
             on_recorded=self._recordings.save,
+            before_stop=self._recordings.before_stop,
             on_stopped=self._stopped,
             now=self._clock,
         )
@@ -216,7 +226,7 @@ class ProfilerSchedule(RecordingCallback):
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._close()
+        self._close(last=True)
 
     @guarded
     def _begin_step(self, number: int) -> None:
@@ -257,7 +267,7 @@ class ProfilerSchedule(RecordingCallback):
             self._give_way()
         elif self._recordings is not None and fits.runs_elsewhere():
             self._recordings.note_other_thread()
-            cycles.close()
+            cycles.close(last=False)
 
     def _stopped(self) -> None:
         if self._recordings is not None:
@@ -276,15 +286,15 @@ class ProfilerSchedule(RecordingCallback):
             self._recordings.note_busy(
                 "Another torch profiler began during a cycle, which ends here"
             )
-        self._close()
+        self._close(last=False)
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        self._close()
+        self._close(last=True)
 
-    def _close(self) -> None:
+    def _close(self, *, last: bool) -> None:
         if self._cycles is not None:
-            self._cycles.close()
+            self._cycles.close(last=last)
 
     @guarded
     def _collect(self, on: bool) -> None:

@@ -37,6 +37,8 @@ class CycleRunner:
         schedule: The schedule.
         new_trace: Returns a new recording, or None if the cycle must be left out.
         on_recorded: Receives every finished cycle that has recorded at least one step.
+        before_stop: Called right before a recording is stopped, with whether it is the last of the
+            session.
         on_stopped: Called when a recording has been stopped, even if stopping has failed.
         now: Returns nanoseconds.
     """
@@ -47,12 +49,14 @@ class CycleRunner:
         *,
         new_trace: Callable[[], TorchTrace | None],
         on_recorded: Callable[[FinishedCycle], None],
+        before_stop: Callable[[bool], object] = lambda last: None,
         on_stopped: Callable[[], object] = lambda: None,
         now: Callable[[], int],
     ) -> None:
         self._schedule = schedule
         self._new_trace = new_trace
         self._on_recorded = on_recorded
+        self._before_stop = before_stop
         self._on_stopped = on_stopped
         self._now = now
         self._unit = -1
@@ -155,19 +159,26 @@ class CycleRunner:
         trace, self._trace, self._recording = self._trace, None, False
         if trace is not None:
             with interrupts_wait():
-                self._stop(trace)
+                self._stop(trace, last=False)
 
-    def _stop(self, trace: TorchTrace) -> None:
+    def _stop(self, trace: TorchTrace, *, last: bool) -> None:
         try:
-            trace.stop()
+            try:
+                self._before_stop(last)
+            finally:
+                trace.stop()
         finally:
             self._on_stopped()
 
-    def close(self) -> None:
+    def close(self, *, last: bool | None = None) -> None:
         """End the cycle, even if it is not complete, and hand on what it has recorded.
 
         Another thread than the one that began it cannot end it without crashing the process.
+
+        Args:
+            last: Whether no recording of this session follows; by default as the schedule says.
         """
+        last = self._cycle + 1 == self._schedule.cycles if last is None else last
         trace, recording, steps = self._trace, self._recording, self._steps
         if trace is None or self._thread != get_ident():
             return
@@ -177,7 +188,7 @@ class CycleRunner:
                 trace.end_step()
             finally:
                 stop_begun_ns = self._now()
-                self._stop(trace)
+                self._stop(trace, last=last)
                 stop_ns = self._now() - stop_begun_ns
         if recording and steps is not None:
             first_step, last_step = steps

@@ -9,6 +9,7 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.callback_hooks import HOOKS, PER_BATCH_HOOKS, has_hook
+from lightning_gpuprof.adapters.cupti import CuptiTeardown
 from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
 from lightning_gpuprof.capture.cycles import PROBE, FinishedCycle
@@ -153,6 +154,7 @@ class Recordings:
         forecast: Forecasts the size of the next trace.
         make: Returns a new recording.
         eager: Whether compiled code runs uncompiled while it is recorded.
+        teardown: Detaches CUPTI behind the last recording; None to leave it attached.
     """
 
     context: RunContext
@@ -160,6 +162,7 @@ class Recordings:
     forecast: TraceForecast
     make: Callable[[], TorchTrace]
     eager: bool
+    teardown: CuptiTeardown | None = None
     _warned: bool = False
 
     def new(self) -> TorchTrace | None:
@@ -191,6 +194,16 @@ class Recordings:
         except BaseException:
             self.stopped()
             raise
+
+    def before_stop(self, last: bool) -> None:
+        """Have CUPTI detached behind the last recording, if that is switched on and safe."""
+        if self.teardown is None:
+            return
+        obstacle = self.teardown.before_stop(last=last)
+        if obstacle is not None:
+            message = f"teardown='on' leaves CUPTI attached to the GPU: {obstacle}."
+            self.context.note("cupti-attached", message=message)
+            self.context.inform(f"[PROFILE] {message}")
 
     def stopped(self) -> None:
         """Let others in this process record."""

@@ -7,6 +7,7 @@ import weakref
 from functools import partial
 
 from lightning_gpuprof.adapters.lightning import Trainer, is_kind, stage_of
+from lightning_gpuprof.config import is_url
 from lightning_gpuprof.records.writer import next_session
 from lightning_gpuprof.runtime.console import say
 from lightning_gpuprof.runtime.guard import attempt
@@ -61,7 +62,7 @@ def _choose(trainer: Trainer, override: str | os.PathLike[str] | None) -> str:
 
 def _local(folder: object) -> str | None:
     """Return a path on this machine; None if there is none, or if it is a URL of remote storage."""
-    if not folder or "://" in str(folder):
+    if not folder or is_url(folder):
         return None
     return str(folder)
 
