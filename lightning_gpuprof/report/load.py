@@ -18,11 +18,13 @@ from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle, Snapshot
 from lightning_gpuprof.records.trials import Trials, read_trials
 from lightning_gpuprof.report.notices import (
+    begins_at_window,
     busy_notice,
     first_few,
     pace_notice,
     rank_notices,
     trace_notices,
+    window_notice,
 )
 from lightning_gpuprof.report.operator_times import with_operator_times
 from lightning_gpuprof.report.stored_analysis import analyse_traces, read_analysis
@@ -157,8 +159,11 @@ def _session_notices(results: RunResults) -> Iterator[str]:
         first, *_ = results.end.error.splitlines()
         error = first[:_MAX_ERROR_WIDTH].rstrip(": ")  # an error may have no message
         yield f"The session ended with {error}"
-    if results.variation.pace is not None:
-        yield pace_notice(results.variation.pace)
+    behind = results.variation.behind_window
+    if behind is not None:
+        yield window_notice(results, behind)
+    if (pace := results.variation.pace) is not None and not begins_at_window(pace, behind):
+        yield pace_notice(pace)
     if (busy := busy_notice(results)) is not None:
         yield busy
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from lightning_gpuprof.analysis.run.behind_window import BehindWindow
 from lightning_gpuprof.analysis.run.pace import PaceChange
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -115,6 +116,29 @@ def pace_notice(pace: PaceChange) -> str:
         f"From step {pace.since_step:,} to {pace.until_step:,} every step takes "
         f"{duration(pace.per_step_ns)} longer than the one before{mostly}: "
         f"{duration(pace.before_ns)} become {duration(pace.after_ns)}, and means are of all."
+    )
+
+
+AT_WINDOW_STEPS = 20
+"""How near the end of a window the steps that change for good are taken to change because of it."""
+
+
+def begins_at_window(pace: PaceChange, behind: BehindWindow | None) -> bool:
+    """Return whether a lasting change of the step time is that of the profiler window."""
+    if behind is None or pace.until_step is not None:
+        return False
+    return abs(pace.since_step - behind.since_step) <= AT_WINDOW_STEPS
+
+
+def window_notice(results: RunResults, behind: BehindWindow) -> str:
+    """Say how much slower a profiler window left the run, and what to do about it."""
+    teardown = "" if results.start.config.get("teardown") == "on" else "set teardown='on', or "
+    begins = f"{teardown}record a later window (wait=...) or none (trace=False)."
+    return (
+        f"Behind the profiler window, from step {behind.since_step:,} on, work on a batch takes "
+        f"{duration(behind.before_ns + behind.more_ns)} instead of {duration(behind.before_ns)} "
+        f"({percent(behind.more_frac)} more): torch.profiler leaves CUPTI attached to the GPU, "
+        f"which makes every launch slower. {begins[0].upper()}{begins[1:]}"
     )
 
 

@@ -21,11 +21,14 @@ from lightning_gpuprof.analysis.run.variation import step_variation
 from lightning_gpuprof.analysis.run.whole_fit import whole_fit
 from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import ProfilerCycle
 
 _NO_STEPS = np.zeros(0, dtype=np.int64)
+HOST_BOUND = (StepState.HOST_BOUND, StepState.DATA_BOUND)
+"""States of a step in which the host never waits for the device."""
 
 
 def analyze_run(
@@ -53,6 +56,8 @@ def analyze_run(
     phases, parts = phase_split(untimed), part_split(untimed)
     every = every_step(chosen, steady)
     wall, compiled = sessions.wall_time(chosen), compile_results(chosen, steady)
+    device = device_results(chosen, steady)
+    host_bound = device.time is not None and device.time.state in HOST_BOUND
     flagged = every.flagged if every else {}
     return RunResults(
         start=chosen.start,
@@ -69,9 +74,9 @@ def analyze_run(
         steady_dur_ns=chosen.columns.get("dur_ns", _NO_STEPS)[steady],
         batch_size=mean_samples(chosen, steady),
         epochs=epoch_times(chosen, steady, every),
-        variation=step_variation(chosen, steady, phases, parts),
+        variation=step_variation(chosen, steady, phases, parts, host_bound=host_bound),
         loader=loader_results(chosen, steady),
-        device=device_results(chosen, steady),
+        device=device,
         memory=memory_results(chosen, on_ranks),
         compiled=compiled,
         lines=chosen.last(HostLines),

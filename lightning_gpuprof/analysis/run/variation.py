@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lightning_gpuprof.analysis.run.behind_window import BehindWindow, behind_window
 from lightning_gpuprof.analysis.run.growth import Growth, phase_growth
 from lightning_gpuprof.analysis.run.outliers import Spikes, spikes, step_noise_ns
 from lightning_gpuprof.analysis.run.pace import PaceChange, pace_change
@@ -25,6 +26,8 @@ class Variation:
     """Phases that take longer and longer."""
     pace: PaceChange | None = None
     """How the step time changes for good; None if it does not."""
+    behind_window: BehindWindow | None = None
+    """How much slower a profiler window left the run; None if it did not."""
     slowest: tuple[SlowStep, ...] = ()
     """The slowest steps, the longest first."""
 
@@ -34,13 +37,19 @@ def step_variation(
     steady: Mask,
     phases: Mapping[Phase, PhaseStats],
     parts: Sequence[Part],
+    *,
+    host_bound: bool = False,
 ) -> Variation:
-    """Measure how the steps of a session differ."""
+    """Measure how the steps of a session differ.
+
+    `host_bound` says that the host never waits for the device, as the device's clock shows.
+    """
     pace = pace_change(session, steady)
     return Variation(
         noise_ns=step_noise_ns(session, steady),
         spikes=spikes(session, steady, paced=pace is not None),
         growing=phase_growth(session, steady),
         pace=pace,
+        behind_window=behind_window(session, host_bound=host_bound),
         slowest=slowest_steps(session, steady, phases, parts),
     )
