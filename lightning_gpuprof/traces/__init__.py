@@ -45,6 +45,8 @@ SOURCES: dict[str, Source] = {
     "rocpd": Source(f"{_HERE}.amd.rocpd", (_SQLITE,)),
     "rocprofv3-csv": Source(f"{_HERE}.amd.rocprofv3_csv", (b"Start_Timestamp",)),
     "jax-xplane": Source(f"{_HERE}.jax.jax_xplane", (b"/host:", b"/device:", b"Task Environment")),
+    "perfetto": Source(f"{_HERE}.perfetto.perfetto", (b"\n",)),
+    "jax-json": Source(f"{_HERE}.jax.jax_json", (b'"highres-ticks"', b"/host:", b"/device:")),
 }
 """Readers by source name, in the order in which they are tried.
 

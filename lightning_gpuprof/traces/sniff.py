@@ -55,18 +55,22 @@ def read_head(path: str) -> Head:
     return Head(path, packed)
 
 
+PERFETTO_JSON = (
+    "export JSON instead: torch.profiler's export_chrome_trace to a path that ends in .json, "
+    "rocprofv3 with --output-format json, others with Perfetto's `traceconv json FILE`"
+)
 _SEARCHED_BYTES = 1 << 14
 _BY_NAME = {
     ".nsys-rep": "a report of Nsight Systems; export it with `nsys export --type sqlite`",
     ".qdrep": "a report of Nsight Systems; export it with `nsys export --type sqlite`",
     ".ncu-rep": "a report of Nsight Compute; print it with `ncu --import FILE --csv --page raw`",
-    ".pftrace": "a protobuf trace of Perfetto; record rocprofv3 with --output-format rocpd",
+    ".pftrace": f"a protobuf trace of Perfetto; {PERFETTO_JSON}",
     ".otf2": "an OTF2 archive; record rocprofv3 with --output-format rocpd",
 }
 """Binary kinds, recognized by the ending of the file's name."""
+JAX_CHROME = re.compile(rb'"highres-ticks"|"/(?:host|device):[A-Z]+')
 _CHROME = {
-    rb'"highres-ticks"|"/(?:host|device):[A-Z]+': "a Chrome trace of JAX's profiler; give the "
-    "xplane.pb beside it",
+    JAX_CHROME.pattern: "a Chrome trace of JAX's profiler; give the xplane.pb beside it",
     rb'"args":\{"desc":': "the JSON of rpd2tracing; give the .rpd file that it was made from",
     rb'"BeginNs"\s*:': "the results.json of rocprof v1; give the results.db or results.csv "
     "beside it",

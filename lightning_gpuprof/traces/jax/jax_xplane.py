@@ -19,10 +19,12 @@ from lightning_gpuprof.traces.jax.messages import message_class
 from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
-_DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
-_STREAM = re.compile(r"Stream #(\d+)")
+DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
+STREAM = re.compile(r"Stream #(\d+)")
 _COPY = re.compile(r"Memcpy(H2D|D2H|D2D|P2P)")
-_DETAIL = re.compile(r"(\w+):(\w+)")
+DETAIL = re.compile(r"(\w+):(\w+)")
+OPERATIONS = "XLA Ops"
+"""The line with the work of a device that has no streams."""
 _RUNTIME = re.compile(r"(cuda|hip|hsa_)[A-Za-z_]")
 _DRIVER = re.compile(r"cu[A-Z]")
 _MARKS = (b"/host:", b"/device:", b"Task Environment")
@@ -60,7 +62,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
     devices = []
     for plane in space.planes:
         names = _Names(plane)
-        if device := _DEVICE.search(_text(plane.name)):
+        if device := DEVICE.search(_text(plane.name)):
             devices.append(_device_info(plane, names, int(device[2])))
             is_known = _device_plane(builder, plane, names, int(device[2]))
         elif is_known := _text(plane.name).startswith("/host:"):
@@ -102,24 +104,24 @@ class _Names:
 
 def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: int) -> bool:
     """Read a device's streams, or else its operations; return whether it has any."""
-    lines = [(line, _STREAM.match(_text(line.name))) for line in plane.lines]
+    lines = [(line, STREAM.match(_text(line.name))) for line in plane.lines]
     streams = [pair for pair in lines if pair[1]]
-    working = streams or [pair for pair in lines if _text(pair[0].name) == "XLA Ops"]
+    working = streams or [pair for pair in lines if _text(pair[0].name) == OPERATIONS]
     for line, stream in working:
         number = int(stream[1]) if stream else line.id
         for event in line.events:
             values = names.values(event)
-            details = dict(_DETAIL.findall(str(values.get("memcpy_details", ""))))
+            details = dict(DETAIL.findall(str(values.get("memcpy_details", ""))))
             size = int(details["size"]) if details.get("size") else None
             where = (device, number, values.get("correlation_id"), size)
-            builder.device(*_times(line, event), *_work(names.of(event), details), *where)
+            builder.device(*_times(line, event), *device_work(names.of(event), details), *where)
     return bool(working)
 
 
-def _work(name: str, details: Mapping[str, str]) -> tuple[str, str]:
+def device_work(name: str, details: Mapping[str, str]) -> tuple[str, str]:
     """Return the name and category of a stream's event, with the known details of a copy.
 
-    >>> _work("MemcpyH2D", {"kind_src": "pinned", "kind_dst": "device"})
+    >>> device_work("MemcpyH2D", {"kind_src": "pinned", "kind_dst": "device"})
     ('Memcpy HtoD (Pinned -> Device)', 'gpu_memcpy')
     """
     if copy := _COPY.match(name):
@@ -128,7 +130,7 @@ def _work(name: str, details: Mapping[str, str]) -> tuple[str, str]:
     return name, "gpu_memset" if name.startswith("Memset") else "kernel"
 
 
-def _host_category(name: str) -> str:
+def host_category(name: str) -> str:
     """Return the category of a host event by its name."""
     if _RUNTIME.match(name):
         return "cuda_runtime"
@@ -142,7 +144,7 @@ def _host_plane(builder: TimelineBuilder, plane: Any, names: _Names, options: Re
         thread = builder.thread(_text(plane.name), line.id, _text(line.display_name or line.name))
         for event in line.events:
             text = names.of(event)
-            category = _host_category(text)
+            category = host_category(text)
             if category == "python_function" and not options.stacks:
                 continue
             values = names.values(event)

@@ -1,0 +1,1 @@
+"""Perfetto's protobuf, which rocprofv3 and torch write."""
