@@ -1,11 +1,15 @@
-"""Reads a run's record files into sessions of typed records with numpy columns."""
+"""Reads a run's record files into sessions of typed records with numpy columns.
+
+A file is only appended to while its run trains, so a reader that is kept reads what was added.
+"""
 
 import os
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from itertools import groupby, pairwise
 from typing import BinaryIO, TypeVar
 
 import numpy as np
@@ -16,17 +20,14 @@ from lightning_gpuprof.records import schema
 from lightning_gpuprof.records.decode import read_record
 from lightning_gpuprof.records.files import LOCAL, FileSystem, open_file, record_files
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.step_columns import NumberedWindow, Refuse, StepColumns
 
 _R = TypeVar("_R")
 _PHASES = frozenset(phase.value for phase in Phase)
-_NEEDED = ("dur_ns", "start_ns")
-"""Columns without which a window of steps cannot be used."""
 _MOST_BYTES, _MOST_LINE, _MOST_WARNINGS = 1 << 30, 1 << 26, 100
 """Limits of a record file: its length, a line's length, and warnings about unreadable lines."""
-_MOST_VALUE = 1 << 53
-"""In ns 104 days; above it, JavaScript cannot hold every whole number."""
-_Refuse = Callable[[int, str], None]
-"""Called with a line's number and why it cannot be read."""
+_TAIL_BYTES = 256
+"""What was read last, by which a file is known to have been appended to. It holds times."""
 
 
 @dataclass(frozen=True)
@@ -91,34 +92,7 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
     Raises:
         RecordError: The run does not exist, is not a folder, or holds no record files.
     """
-    if not fs.exists(run):
-        raise RecordError(
-            f"{run} does not exist. Pass the log dir of a run, such as lightning_logs/version_0."
-        )
-    if fs is LOCAL and os.path.isfile(run):
-        raise RecordError(
-            f"{run} is a file. Pass a run's log dir, such as lightning_logs/version_0; a trace "
-            f"is read by `lightning-gpuprof analyze`."
-        )
-    files = record_files(run, fs)
-    if not files:
-        if fs is LOCAL:
-            os.listdir(run)  # raises if the folder may not be read
-        raise RecordError(
-            f"{run} holds no records of lightning_gpuprof. Train with "
-            "Trainer(callbacks=[GpuProfCallback()]) first, or pass the log dir of such a run."
-        )
-    ranks = {}
-    for rank, path in files.items():
-        name = os.path.basename(path)
-        try:
-            file = open_file(path, _MOST_BYTES) if fs is LOCAL else BytesIO(fs.read_bytes(path))
-            with file:
-                ranks[rank] = parse_records(rank, file, name=name)
-        except OSError as error:
-            warning = f"{name} cannot be read: {error.strerror or error}."
-            ranks[rank] = RankRecords(rank, (), (warning,))
-    return ranks
+    return RunReader(run, fs).read()
 
 
 def parse_records(rank: int, file: BinaryIO, *, name: str) -> RankRecords:
@@ -126,42 +100,212 @@ def parse_records(rank: int, file: BinaryIO, *, name: str) -> RankRecords:
 
     Lines that cannot be read, and sessions of another schema, are left out with a warning.
     """
-    sessions: list[Session] = []
-    warnings: list[str] = []
-    numbered: list[tuple[int, schema.Record]] = []
-    skipping, newer = False, ""
+    return RecordFile(rank, name).read(file)
 
-    def refuse(number: int, why: str) -> None:
-        if len(warnings) < _MOST_WARNINGS:
-            warnings.append(f"line {number} of {name} cannot be read: {why}.")
 
-    for number, line in enumerate(iter(partial(file.readline, _MOST_LINE), b""), start=1):
+class RunReader:
+    """Reads the record files of a run, and later what was added to them.
+
+    It can be called by several threads.
+
+    Args:
+        run: The run's log dir.
+        fs: Where that is.
+    """
+
+    def __init__(self, run: str, fs: FileSystem = LOCAL) -> None:
+        self._run, self._fs = run, fs
+        self._lock = threading.Lock()
+        self._files: dict[int, RecordFile] = {}
+        self._states: dict[int, object] = {}
+        self._records: dict[int, RankRecords] = {}
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory the records take."""
+        return sum(file.num_bytes for file in list(self._files.values()))
+
+    def read(self) -> dict[int, RankRecords]:
+        """Return every rank's records, of which only what was added since the last call is read.
+
+        Raises:
+            RecordError: As for `read_run`.
+        """
+        with self._lock:
+            files = self._existing()
+            for rank in self._records.keys() - files.keys():
+                del self._files[rank], self._states[rank], self._records[rank]
+            for rank, path in files.items():
+                state = self._state(path)
+                if state is None or state != self._states.get(rank):
+                    self._states[rank] = state
+                    self._read_rank(rank, path)
+            return {rank: self._records[rank] for rank in files}
+
+    def _existing(self) -> dict[int, str]:
+        run, fs = self._run, self._fs
+        if not fs.exists(run):
+            raise RecordError(
+                f"{run} does not exist. Pass the log dir of a run, such as "
+                "lightning_logs/version_0."
+            )
+        if fs is LOCAL and os.path.isfile(run):
+            raise RecordError(
+                f"{run} is a file. Pass a run's log dir, such as lightning_logs/version_0; a trace "
+                f"is read by `lightning-gpuprof analyze`."
+            )
+        files = record_files(run, fs)
+        if not files:
+            if fs is LOCAL:
+                os.listdir(run)  # raises if the folder may not be read
+            raise RecordError(
+                f"{run} holds no records of lightning_gpuprof. Train with "
+                "Trainer(callbacks=[GpuProfCallback()]) first, or pass the log dir of such a run."
+            )
+        return files
+
+    def _state(self, path: str) -> object:
+        """Return what changes when a file does; None if that is not known."""
+        with suppress(OSError):
+            if self._fs is not LOCAL:
+                return self._fs.size(path)
+            stat = os.stat(path)
+            return stat.st_size, stat.st_mtime_ns, stat.st_ino
+        return None
+
+    def _read_rank(self, rank: int, path: str) -> None:
+        name = os.path.basename(path)
+        record_file = self._files.setdefault(rank, RecordFile(rank, name))
+        try:
+            is_local = self._fs is LOCAL
+            file = open_file(path, _MOST_BYTES) if is_local else BytesIO(self._fs.read_bytes(path))
+            with file:
+                self._records[rank] = record_file.read(file)
+        except OSError as error:
+            warning = f"{name} cannot be read: {error.strerror or error}."
+            self._records[rank] = RankRecords(rank, (), (warning,))
+            self._states[rank] = None
+
+
+class RecordFile:
+    """A rank's record file, which can be read on from where it was read to.
+
+    Args:
+        rank: The rank.
+        name: The file's name, for warnings.
+    """
+
+    def __init__(self, rank: int, name: str) -> None:
+        self._rank, self._name = rank, name
+        self._begin()
+
+    def _begin(self) -> None:
+        self._position, self._number, self._tail = 0, 0, b""
+        self._whole: list[Session] = []
+        self._columns: list[StepColumns] = []
+        self._other_bytes = 0
+        self._open: _OpenSession | None = None
+        self._newer = ""
+        self._refused: list[tuple[int, str]] = []
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory the records take: that of the columns, and the rest's length."""
+        return self._other_bytes + sum(columns.num_bytes for columns in self._columns)
+
+    def read(self, file: BinaryIO) -> RankRecords:
+        """Read what was added since the last call; all of it if the file is another one."""
+        file.seek(max(0, self._position - len(self._tail)))
+        if file.read(len(self._tail)) != self._tail:
+            self._begin()
+            file.seek(0)
+        incomplete = ""
+        for line in iter(partial(file.readline, _MOST_LINE), b""):
+            if not self._read_line(line):
+                incomplete = (
+                    f"{self._name}: the last record is incomplete (the run was killed, or is being "
+                    "written) and is left out."
+                )
+                break
+            self._position += len(line)
+            self._tail = (self._tail + line[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+        sessions = list(self._whole)
+        if self._open is not None:
+            sessions.append(self._open.session(self._refuse))
+        warnings = [text for _, text in sorted(self._refused, key=lambda refused: refused[0])]
+        warnings += [incomplete] if incomplete else []
+        return RankRecords(self._rank, tuple(sessions), tuple(warnings), self._newer)
+
+    def _refuse(self, number: int, why: str) -> None:
+        if len(self._refused) < _MOST_WARNINGS:
+            text = f"line {number} of {self._name} cannot be read: {why}."
+            self._refused.append((number, text))
+
+    def _read_line(self, line: bytes) -> bool:
+        """Read the next line; return whether it is complete."""
+        # A line that was read without its end may get it later.
+        begins = not self._tail or self._tail.endswith(b"\n")
+        self._number += begins or line != b"\n"
         if line == b"\n":
-            continue
+            return True
         try:
             record = read_record(line)
         except UnreadableError as error:
-            if line.endswith(b"\n"):
-                refuse(number, str(error))
-            else:
-                warnings.append(
-                    f"{name}: the last record is incomplete (the run was killed, or is being "
-                    "written) and is left out."
-                )
-            continue
+            if not line.endswith(b"\n") and len(line) < _MOST_LINE:
+                self._number -= 1
+                return False
+            self._refuse(self._number, str(error))
+            return True
         if isinstance(record, schema.RunStart):
-            _add_session(numbered, sessions, refuse)
-            numbered = []
-            reason = _unreadable(record)
-            skipping = reason is not None
-            if skipping:
-                newer = f"{name}:{number}: {reason}"
-                warnings.append(newer)
-                continue
-        if not skipping and (numbered or isinstance(record, schema.RunStart)):
-            numbered.append((number, record))
-    _add_session(numbered, sessions, refuse)
-    return RankRecords(rank, tuple(sessions), tuple(warnings), newer)
+            self._begin_session(record)
+        elif self._open is not None:
+            self._open.add(self._number, record)
+        if self._open is not None and not isinstance(record, schema.StepsWindow):
+            self._other_bytes += len(line)
+        return True
+
+    def _begin_session(self, start: schema.RunStart) -> None:
+        if self._open is not None:
+            self._whole.append(self._open.session(self._refuse))
+            self._open = None
+        reason = _unreadable(start)
+        if reason is not None:
+            self._newer = f"{self._name}:{self._number}: {reason}"
+            self._refused.append((self._number, self._newer))
+            return
+        self._open = _OpenSession(start)
+        self._columns.append(self._open.columns)
+
+
+class _OpenSession:
+    """A session of which lines may follow."""
+
+    def __init__(self, start: schema.RunStart) -> None:
+        self.columns = StepColumns()
+        self._start = start
+        self._records: list[schema.Record] = [start]
+        self._windows: list[NumberedWindow] = []
+
+    def add(self, number: int, record: schema.Record) -> None:
+        """Add a record with the number of its line."""
+        if isinstance(record, schema.StepsWindow):
+            self._windows.append((number, record))
+        else:
+            self._records.append(record)
+
+    def session(self, refuse: Refuse) -> Session:
+        """Return the session so far."""
+        windows, self._windows = self._windows, []
+        self.columns.append(windows, refuse)
+        warnings = []
+        if self.columns.mixes_runs:
+            warnings.append(
+                f"Session {self._start.session} mixes the steps of several runs, which wrote to "
+                "this folder at the same time. Give every run a folder of its own: another "
+                "version= of the logger, or GpuProfCallback(log_dir=...)."
+            )
+        records = tuple(self._records)
+        return Session(self._start, records, self.columns.arrays(), tuple(warnings))
 
 
 def _unreadable(start: schema.RunStart) -> str | None:
@@ -177,91 +321,3 @@ def _unreadable(start: schema.RunStart) -> str | None:
             "lightning-gpuprof to see it."
         )
     return None
-
-
-def _add_session(
-    numbered: list[tuple[int, schema.Record]], sessions: list[Session], refuse: _Refuse
-) -> None:
-    """Build a session from its records, which have their line numbers, and append it."""
-    if not numbered:
-        return
-    start = numbered[0][1]
-    assert isinstance(start, schema.RunStart)
-    windows = [
-        (number, record) for number, record in numbered if isinstance(record, schema.StepsWindow)
-    ]
-    others = tuple(record for _, record in numbered if not isinstance(record, schema.StepsWindow))
-    warnings = []
-    first_steps = [window.first_step for _, window in windows]
-    if any(later <= earlier for earlier, later in pairwise(first_steps)):
-        warnings.append(
-            f"Session {start.session} mixes the steps of several runs, which wrote to this folder "
-            "at the same time. Give every run a folder of its own: another version= of the "
-            "logger, or GpuProfCallback(log_dir=...)."
-        )
-    refused = {number: reason for number, window in windows if (reason := _incomplete(window))}
-    complete = [(number, window) for number, window in windows if number not in refused]
-    columns = _join([window for _, window in complete])
-    impossible = _impossible(columns, [window.count for _, window in complete]) if complete else {}
-    refused |= {complete[index][0]: reason for index, reason in impossible.items()}
-    for number, reason in sorted(refused.items()):
-        refuse(number, reason)
-    if impossible:
-        columns = _join([window for number, window in complete if number not in refused])
-    sessions.append(Session(start, others, columns, tuple(warnings)))
-
-
-def _incomplete(window: schema.StepsWindow) -> str | None:
-    """Return which column of a window is missing or too short, in words; None if none is."""
-    for name in (*_NEEDED, *window.columns):
-        column = window.columns.get(name)
-        size = schema.ITEM_BYTES.get(column.dtype, 0) if column else 0
-        if column is None or not size or len(column.data) != window.count * size:
-            return f"{name} does not hold a value for every one of its {window.count} steps"
-    return None
-
-
-def _impossible(columns: dict[str, Int64], counts: list[int]) -> dict[int, str]:
-    """Return the windows that hold values which no clock or counter gives, with the reason.
-
-    A window is identified by its index in `counts`, which holds every window's number of steps.
-    """
-    window = np.repeat(np.arange(len(counts)), counts)
-    start, dur = columns["start_ns"], columns["dur_ns"]
-    backwards = np.zeros(len(start), dtype=np.bool_)
-    backwards[1:] = (np.diff(start) < 0) & (np.diff(window) == 0)
-    faults = [
-        (dur <= 0, "a step took no time"),
-        (backwards, "a step began before its predecessor"),
-    ]
-    for name, column in columns.items():
-        least = -_MOST_VALUE if name.startswith(("device", "run_ahead")) else 0
-        faults.append(((column < least) | (column > _MOST_VALUE), f"{name} is out of range"))
-    # A window with several faults is refused for the first of them, which comes last here.
-    return {
-        index: reason
-        for rows, reason in reversed(faults)
-        for index in np.unique(window[rows]).tolist()
-    }
-
-
-def _join(windows: list[schema.StepsWindow]) -> dict[str, Int64]:
-    names = dict.fromkeys(name for window in windows for name in window.columns)
-    return {name: _join_column(name, windows) for name in names}
-
-
-def _join_column(name: str, windows: list[schema.StepsWindow]) -> Int64:
-    missing = schema.NOT_MEASURED if name.startswith(("device", "run_ahead")) else 0
-    pieces: list[Int64] = []
-    columns = [window.columns.get(name) for window in windows]
-    dtypes = [None if column is None else column.dtype for column in columns]
-    # Consecutive columns of the same type are joined as bytes and unpacked together: unpacking
-    # every window's column by itself would take most of the time of reading a million steps.
-    for dtype, indices in groupby(range(len(windows)), key=dtypes.__getitem__):
-        if dtype is None:
-            count = sum(windows[index].count for index in indices)
-            pieces.append(np.full(count, missing, dtype=np.int64))
-        else:
-            data = b"".join([column.data for index in indices if (column := columns[index])])
-            pieces.append(schema.Column(dtype, data).unpack())
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

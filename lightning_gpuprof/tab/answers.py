@@ -8,7 +8,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +27,7 @@ from lightning_gpuprof.report.charts.registry import find_view
 from lightning_gpuprof.report.charts.run_views import Listing, runs_view
 from lightning_gpuprof.report.comparison import TOLERANCE, compare_reports
 from lightning_gpuprof.report.load import load_report
+from lightning_gpuprof.tab.loaded_runs import LoadedRuns, state_of_run
 from lightning_gpuprof.tab.replies import NotFoundError, reply, reply_json
 from lightning_gpuprof.tab.run_index import RunIndex, file_system_for
 from lightning_gpuprof.tab.static_files import perfetto_folder
@@ -92,11 +92,8 @@ class Preparer:
             self._failed[work] = lines[-1][:_LAST_LINE]
 
 
-KEPT = 4
-"""Two runs compared, and the two before them; a million steps take some 150 MB."""
 AT_ONCE_BYTES = 8_000_000
 """Records up to this size are compared within a request; it takes some ten times as much memory."""
-_State = tuple[tuple[str, tuple[int, int]], ...]
 
 
 class Answers:
@@ -105,6 +102,7 @@ class Answers:
     def __init__(self, index: RunIndex, preparer: Preparer | None = None) -> None:
         self._index = index
         self._preparer = preparer or Preparer()
+        self._loaded = LoadedRuns()
         self._comparisons = tempfile.TemporaryDirectory(prefix="gpuprof-")
 
     def list_runs(self, request: Request) -> Response:
@@ -132,7 +130,7 @@ class Answers:
     def compare(self, request: Request) -> Response:
         """Answer `/compare`; of long runs by the last comparison that a process of its own made."""
         new, base = self._run(request), self._run(request, "base")
-        states = [_state_of_run(run.path) for run in (base, new)]
+        states = [state_of_run(run.path) for run in (base, new)]
         sizes = [size for state in states for name, (size, _) in state if name.endswith(".jsonl")]
         if sum(sizes) > AT_ONCE_BYTES:
             response = self._comparison(request, base.path, new.path, str(states))
@@ -210,7 +208,7 @@ class Answers:
                 f"There is no run {name[:80]!r} with records of lightning_gpuprof under "
                 "TensorBoard's log dir."
             )
-        return _loaded(name, path, _state_of_run(path))
+        return self._loaded.of(name, path)
 
 
 def _attachment(name: str) -> str:
@@ -224,33 +222,3 @@ def _attachment(name: str) -> str:
     if plain == name:
         return header
     return f"{header}; filename*=UTF-8''{quote(name, safe='', errors='replace')}"
-
-
-@lru_cache(maxsize=KEPT)
-def _loaded(name: str, path: str, state: _State) -> LoadedRun:
-    """Return a run, the same object for all requests until its files change."""
-    return LoadedRun(path, fs=file_system_for(path), name=name)
-
-
-def _state_of_run(path: str) -> _State:
-    """Return size and time of change of a run's whole files; remote ones have no time.
-
-    Records are only appended to and traces only added, so every change of theirs changes a size. An
-    analysis may be made again and be as long as before: its time says so, and only on this
-    machine's disks are analyses made again.
-    """
-    fs = file_system_for(path)
-    folder = files.run_folder(path, fs)
-    kinds = (".jsonl", files.ANALYSIS_SUFFIX, files.LAYOUT_SUFFIX)
-    names = [name for name in fs.listdir(folder) if name.endswith(kinds) or files.is_trace(name)]
-    return tuple((name, _state_of_file(os.path.join(folder, name), fs)) for name in names)
-
-
-def _state_of_file(path: str, fs: files.FileSystem) -> tuple[int, int]:
-    if fs is not files.LOCAL:
-        return fs.size(path), 0
-    try:
-        stat = os.stat(path)
-    except OSError:  # gone, or a link to nowhere
-        return 0, 0
-    return stat.st_size, stat.st_mtime_ns

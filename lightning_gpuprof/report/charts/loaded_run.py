@@ -8,7 +8,7 @@ from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.findings.trace_findings import judge_trace
 from lightning_gpuprof.records.files import LOCAL, FileSystem, is_trace, run_folder, written_unix_ns
-from lightning_gpuprof.records.reader import RankRecords, Session, read_run
+from lightning_gpuprof.records.reader import RankRecords, RunReader, Session
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunStart
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.build_trace import trace_folder_document
@@ -27,13 +27,28 @@ _WAITING = "No trace is analysed yet: figures follow here, or Operators says why
 
 
 class LoadedRun:
-    """One run's records and trace analyses, each read at first use."""
+    """One run's records and trace analyses, each read at first use.
 
-    def __init__(self, path: str, *, fs: FileSystem = LOCAL, name: str = "") -> None:
+    Args:
+        path: The run's log dir.
+        fs: Where that is.
+        name: What the run is called; by default as its folder.
+        reader: Reads the records; one that has read them before reads what was added.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        fs: FileSystem = LOCAL,
+        name: str = "",
+        reader: RunReader | None = None,
+    ) -> None:
         self.path = path
         self.fs = fs
         self.name = name or os.path.basename(os.path.normpath(path))
         self.folder = run_folder(path, fs)
+        self.reader = reader or RunReader(path, fs)
         self._reports: dict[int | None, Report] = {}
         self.layouts: dict[str, LoadedLayout] = {}
         """The analyses that were asked for so far, by trace file."""
@@ -43,7 +58,7 @@ class LoadedRun:
         """Every rank's records."""
         if self.has_only_traces:
             return trace_records(self.path, self.fs)
-        return read_run(self.path, self.fs)
+        return self.reader.read()
 
     @cached_property
     def stale_traces(self) -> list[str]:
