@@ -65,7 +65,7 @@ check: $(VENV)/.installed-dev ## Lint, types, layers, types and tests of the bro
 	cd tests/typed && $(abspath $(BIN))/mypy --strict --config-file= --cache-dir=$(CURDIR)/.mypy_cache public_api.py
 	@if command -v npx >/dev/null 2>&1; then npx --yes -p typescript@5.9.3 tsc -p tsconfig.json; \
 	else echo "npx not found: the browser modules' types were not checked"; fi
-	@if command -v npx >/dev/null 2>&1; then npx --yes -p pyright@PYRIGHT pyright -p tests/typed --pythonpath $(BIN)/python; \
+	@if command -v npx >/dev/null 2>&1; then npx --yes -p pyright@1.1.414 pyright -p tests/typed --pythonpath $(BIN)/python; \
 	else echo "npx not found: pyright did not read the public names"; fi
 	@if command -v node >/dev/null 2>&1; then node --test tests/tab_modules; \
 	else echo "node not found: the browser modules were not tested"; fi
