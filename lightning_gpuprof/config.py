@@ -57,8 +57,9 @@ class GpuProfConfig:
             pass False and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
         timing: Whether phases are timed. Other parts count steps by this timing: without it no
             lines are sampled, and the report has no steps.
-        window: Steps per record and per `[PROFILE]` line. The number grows during a run, and is
-            smaller where steps are slow.
+        window: Steps per record and per `[PROFILE]` line. Several windows may be written together;
+            the line then shows the last of them. Where so many steps take longer than ten seconds,
+            a line comes every ten seconds and says so.
         warmup_steps: Number of steps at the start that count as warm-up and are left out of
             medians.
         console: Whether the `[PROFILE]` lines are shown.
@@ -68,6 +69,9 @@ class GpuProfConfig:
             are then written and logged together.
         facts: Whether single facts are recorded: the content of checkpoints, garbage collections,
             waits for a CPU core, a container's CPU quota, and the gradient sync of several ranks.
+        outputs: Whether a checksum and some values of what predict_step returns are recorded, for
+            the first 16 batches and then at every power of two, so that `compare` says whether two
+            runs of `predict` agree.
         lines: Whether a thread samples the training thread's stack, 300 times in about twenty
             seconds, to find the lines that take the time, and after that, ever more rarely,
             between epochs. Threads in the first two workers of the training loader do the same,
@@ -114,6 +118,7 @@ class GpuProfConfig:
     scalars: bool = True
     metrics: tuple[str, ...] = ("loss",)
     facts: bool = True
+    outputs: bool = False
     lines: bool = True
     batch_size: bool = True
     vram_low: float = 0.6

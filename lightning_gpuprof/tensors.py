@@ -1,7 +1,7 @@
 """Finds the tensors of a batch, and counts its samples and bytes."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ctypes import string_at
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -62,6 +62,25 @@ def first_dimension(batch: Any) -> int:
         else:
             return -1
     return batch.size(0) if batch.dim() else -1
+
+
+def named_tensors(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors in mappings, lists and tuples, with the keys and positions to each.
+
+    >>> import torch
+    >>> [name for name, _ in named_tensors({"boxes": [torch.ones(1), torch.ones(2)]})]
+    ['boxes.0', 'boxes.1']
+    """
+    if isinstance(value, Tensor):
+        yield name, value
+        return
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, (list, tuple)):
+        items = enumerate(value)
+    for key, item in items:
+        yield from named_tensors(item, f"{name}.{key}" if name else str(key))
 
 
 def tensor_bytes(batch: Any) -> int:

@@ -34,8 +34,13 @@ class Worker:
             self.blocked_ns, self.computing_ns = self.storage_ns, self.make_ns
 
 
-def simulate(*, train_ns, make_ns, storage_ns=0.0, workers, cores, others=0, steps=400):
-    """Run a pipeline; returns what would be measured of the second half of its steps."""
+def simulate(
+    *, train_ns, make_ns, storage_ns=0.0, workers, cores, others=0, steps=400, rare_ns=0.0, every=50
+):
+    """Run a pipeline; returns what would be measured of the second half of its steps.
+
+    Once in `every` steps the training process works for `rare_ns` more.
+    """
     pool = [Worker(storage_ns, make_ns) for _ in range(workers)]
     now = empty = queued = made = blocked = 0.0
     left, step, start = 0.0, 0, 0.0
@@ -45,7 +50,7 @@ def simulate(*, train_ns, make_ns, storage_ns=0.0, workers, cores, others=0, ste
         turn = pool[step % workers]
         if not left and turn.ready:
             turn.ready -= 1
-            left = train_ns
+            left = train_ns + (0.0 if step % every else rare_ns)
         for worker in pool:
             worker.begin()
         training = left > 0

@@ -201,10 +201,15 @@ def can_be_moved(logger: Any) -> bool:
     return writes_files(logger) and hasattr(logger, "_root_dir")
 
 
+def silent_logger() -> Any:
+    """Return a logger that accepts all calls, also those of its `experiment`, and does nothing."""
+    return _package.loggers.logger.DummyLogger()
+
+
 def moved_logger(logger: Any, folder: str) -> Any:
     """Let a logger write into another folder. Return it, or a dummy if it cannot be redirected."""
     if not can_be_moved(logger):
-        return _package.loggers.logger.DummyLogger()
+        return silent_logger()
     for name in ("_root_dir", "_save_dir"):
         if hasattr(logger, name):
             setattr(logger, name, folder)

@@ -246,8 +246,8 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
         parts.append(DeferredLoss(config.metrics, window=config.window, log_every_n_steps=every))
     if config.batch_size:
         parts.append(BatchSizeAdvisor(**shared, band=(config.vram_low, config.vram_high)))
-    if config.facts:
-        parts.append(RunFacts())
+    if config.facts or config.outputs:
+        parts.append(RunFacts(None if config.facts else (), outputs=config.outputs))
     if config.lines:
         parts.append(LineSampler(warmup=config.warmup_steps))
     if config.device_stats:

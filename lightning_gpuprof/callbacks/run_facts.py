@@ -16,6 +16,7 @@ from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.recorders.kept_predictions import KeptPredictionsRecorder
 from lightning_gpuprof.recorders.metric_states import MetricStatesRecorder
+from lightning_gpuprof.recorders.predict_outputs import PredictOutputsRecorder
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.recorders.stage_work import StageWorkRecorder
 from lightning_gpuprof.recorders.stream_batches import StreamBatchesRecorder
@@ -54,13 +55,15 @@ class RunFacts(RecordingCallback):
 
     Args:
         recorders: The recorders to run; by default all of `RECORDERS`.
+        outputs: Whether samples of what `predict_step` returns are recorded as well.
     """
 
-    def __init__(self, recorders: Sequence[Recorder] | None = None) -> None:
+    def __init__(
+        self, recorders: Sequence[Recorder] | None = None, *, outputs: bool = False
+    ) -> None:
         super().__init__()
-        self.recorders = (
-            tuple(recorder() for recorder in RECORDERS) if recorders is None else tuple(recorders)
-        )
+        chosen = [recorder() for recorder in RECORDERS] if recorders is None else recorders
+        self.recorders = (*chosen, *([PredictOutputsRecorder()] if outputs else []))
         self._hooks = HookSet({BATCH_END: self._first_batch_ends})
 
     @override

@@ -20,6 +20,7 @@ from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.findings.ranking import ranked
 from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.findings.rule import Rule
+from lightning_gpuprof.findings.trial_commands import trial_command
 from lightning_gpuprof.records.phases import Phase
 
 MIN_SAVING_FRAC = 0.005
@@ -62,7 +63,8 @@ def evaluate_rules(run: RunResults, chosen: Collection[Rule] | None = None) -> E
         claimed = [result for result in results if isinstance(result, Finding)]
         large = [_bounded(finding, run) for finding in claimed if _matters(finding, run)]
         abstained.extend(declined)
-        findings.extend(with_lines(finding, run) for finding in large)
+        placed = (with_lines(finding, run) for finding in large)
+        findings.extend(replace(finding, trial=trial_command(finding, run)) for finding in placed)
         if not large and not declined:
             silent.append(rule.id)
     findings, suppressed = without_overlap(findings)

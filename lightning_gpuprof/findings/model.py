@@ -106,6 +106,20 @@ class Place:
         return cls(file=line.file, line=line.line, source=line.source, phase=phase, name=name)
 
 
+@dataclass(frozen=True)
+class TrialCommand:
+    """The trial that measures a finding's change.
+
+    Args:
+        change: What `lightning-gpuprof try --change` takes, such as "num_workers=4"; None if no
+            trial measures it.
+        note: What the trial measures, or why there is none.
+    """
+
+    change: str | None
+    note: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """A cause that holds the run back, with its evidence and the change that removes it.
@@ -134,6 +148,7 @@ class Finding:
         explains: Ids of findings that know less about the same time (`overlap.py`).
         effort: What the change takes; None if it takes what the rule's other changes take.
         measured: The trial that the saving was measured in; None if a model expects it.
+        trial: The trial that measures the change; the engine fills it in. None for a trace alone.
     """
 
     id: str = ""
@@ -154,6 +169,7 @@ class Finding:
     explains: tuple[str, ...] = ()
     effort: Effort | None = None
     measured: str | None = None
+    trial: TrialCommand | None = None
 
     @property
     def worth_a_change(self) -> bool:

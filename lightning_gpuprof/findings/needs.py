@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from lightning_gpuprof.analysis.run.gpu_busy import gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.records.device_marks import StepState
 
 MIN_SAMPLES = 50
 """With 50 samples, the 95 % interval of a share of 0.1 is about 0.09 wide to either side."""
@@ -28,6 +30,12 @@ class Need(NamedTuple):
 def _on_device(run: RunResults) -> bool:
     facts = trace_facts(run)
     return run.step_ns is not None and facts is not None and facts.on_device
+
+
+def stops(run: RunResults) -> bool:
+    """Return whether device marks show that most steps wait for reads of the device."""
+    busy = gpu_busy(run)
+    return busy is not None and busy.state is StepState.SYNC_BOUND
 
 
 def _operators(run: RunResults) -> bool:
@@ -69,7 +77,9 @@ NEEDS = {
         by_trace=True,
     ),
     "syncs or trace": Need(
-        lambda run: bool(run.facts.syncs_watched or run.facts.sync_sites or trace_facts(run)),
+        lambda run: bool(
+            run.facts.syncs_watched or run.facts.sync_sites or trace_facts(run) or stops(run)
+        ),
         "it needs an analysed trace, or `lightning-gpuprof inspect`, which names lines that wait",
         by_trace=True,
     ),

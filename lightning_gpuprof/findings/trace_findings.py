@@ -48,6 +48,7 @@ def _can_be_judged(analysis: TraceAnalysis) -> bool:
 
 
 def _worded(finding: Finding, analysis: TraceAnalysis) -> Finding:
+    finding = replace(finding, trial=None)  # which program made the trace is not known
     if analysis.source.startswith("jax") or analysis.engine is not None:
         finding = replace(finding, change=None)  # the rules' code is of a loop in plain torch
     if not _marks(analysis):

@@ -46,6 +46,18 @@ WAITS = {
 """Who waits in a step of each state; "it" is the GPU."""
 
 
+def limiting(state: StepState, busy_frac: float | None) -> StepState:
+    """Return what limits steps that mostly were in a state, given how busy the device was.
+
+    A host that waits for a device which works all the time holds nothing up.
+
+    >>> limiting(StepState.SYNC_BOUND, 0.98).value, limiting(StepState.SYNC_BOUND, None).value
+    ('device_bound', 'sync_bound')
+    """
+    busy = busy_frac is not None and busy_frac >= MOSTLY_QUEUED_FRAC
+    return StepState.DEVICE_BOUND if state is StepState.SYNC_BOUND and busy else state
+
+
 def gpu_line(
     busy_frac: float | None, state: StepState | None, doing: str = "", *, device: str = "GPU"
 ) -> str:
@@ -101,7 +113,7 @@ class DeviceMarks:
     def line(self) -> str:
         """Return a line on the device's state, with its busy share if it nearly always had work."""
         shares, queued = self.state_frac(), self.queued_frac
-        state = max(shares, key=lambda state: shares[state])
+        state = limiting(max(shares, key=lambda state: shares[state]), queued)
         return gpu_line(queued if queued >= MOSTLY_QUEUED_FRAC else None, state)
 
 

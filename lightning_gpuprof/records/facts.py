@@ -256,6 +256,34 @@ class MetricStates(FactBase, tag="metric_states", frozen=True):
     metrics: tuple[MetricState, ...]
 
 
+class OutputSample(Struct, frozen=True):
+    """A tensor of what `predict_step` returned for a batch.
+
+    Args:
+        loader: The number of its loader.
+        batch: The batch's number within that loader.
+        name: The keys and positions that lead to the tensor; empty if it is all of the output.
+        dtype: Its type, such as `float32`.
+        shape: Its shape.
+        checksum: The sum of its elements' bits.
+        values: Some of its elements, at equal distances; None for one that is not finite.
+    """
+
+    loader: int
+    batch: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    checksum: int
+    values: tuple[float | None, ...]
+
+
+class PredictOutputs(FactBase, tag="predict_outputs", frozen=True):
+    """Samples of what `predict_step` returned."""
+
+    samples: tuple[OutputSample, ...]
+
+
 class SyncSteps(FactBase, tag="sync_steps", frozen=True):
     """How many steps an inspection watched for host syncs."""
 
@@ -280,5 +308,6 @@ Fact = (
     | KeptPredictions
     | PageFaults
     | MetricStates
+    | PredictOutputs
     | SyncSteps
 )

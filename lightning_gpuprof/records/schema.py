@@ -167,6 +167,9 @@ class RunStart(_Record, tag="run"):
     """The loader of a fit's validations, unless there are several that differ; `length` counts the
     batches that a validation takes."""
     config: dict[str, Any] = {}
+    program: tuple[str, ...] = ()
+    """The script as `python` was given it, or "-m" and a module; without the arguments, which may
+    hold secrets. Empty if it is neither."""
     timer: str = "tap"
     """"tap" if the Trainer's profiler actions time the steps; empty if steps were not timed."""
     phases: list[str] = []

@@ -37,6 +37,10 @@ class ChangedSettings(
     """Names of this package's callbacks to add."""
     lines: tuple[str, ...] = ()
     """Lines of code that run as training starts; they can use `torch` and `model`."""
+    without_callbacks: tuple[str, ...] = ()
+    """Classes of callbacks to leave out. Only a trial does that."""
+    without_loggers: bool = False
+    """Whether to leave out the loggers. Only a trial does that."""
     cached_batches: int | None = None
     """Train on only this many first batches, again and again. Only a trial can do that."""
 

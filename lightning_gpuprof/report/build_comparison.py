@@ -48,6 +48,10 @@ MIN_FIT_DIFFERENCE = 0.01
 MIN_SHARE = 0.005
 """Phases and operators that changed by less than this share of the step are not shown at first."""
 DIFFERENCE = "relative to the base's value, or absolute where that is less"
+NO_OUTPUTS = (
+    "No batch has recorded outputs in both runs: whether they compute the same is unknown. Record "
+    "both with GpuProfCallback(outputs=True)."
+)
 NO_VALUES = "No step has a recorded loss in both runs: whether they compute the same is unknown."
 INTERVAL_NOTE = (
     "the interval covers how steps vary within these two runs, not what another day or machine "
@@ -235,7 +239,8 @@ def _sections(base: Report, new: Report, result: Comparison, tolerance: float) -
         yield Section("memory", "Memory", "page", (memory,))
     if findings := tuple(_finding_tables(base, new)):
         yield Section("findings", "Findings", "first", findings)
-    yield _values(result, tolerance)
+    predicts = new.results.start.stage == "predict"
+    yield _values(result, tolerance, lacking=NO_OUTPUTS if predicts else NO_VALUES)
     yield _change_figures(base, new, result, tolerance)
 
 
@@ -463,14 +468,15 @@ def _finding_tables(base: Report, new: Report) -> Iterator[Table]:
             yield Table(id, columns, rows, title=title)
 
 
-def _values(result: Comparison, tolerance: float) -> Section:
+def _values(result: Comparison, tolerance: float, *, lacking: str) -> Section:
     title = "Do they compute the same?"
     if not any(value.count for value in result.values):
-        return Section("values", title, "page", (Text((NO_VALUES,)),))
+        return Section("values", title, "page", (Text((lacking,)),))
     columns = (
         Column("name", "Value", "code"),
         Column("same", "Same", "flag"),
         Column("steps", "Steps compared", "count"),
+        Column("equal", "Bit for bit", "count"),
         Column(
             "max_diff",
             "Largest difference",
@@ -482,8 +488,8 @@ def _values(result: Comparison, tolerance: float) -> Section:
         Column("last_new", "Last, new", "number"),
     )
     note = (
-        "recorded losses and metrics of the steps that both runs have; they count as the same "
-        f"within {tolerance:g} of their size"
+        "recorded losses, metrics and outputs of the steps that both runs have; they count as the "
+        f"same within {tolerance:g} of their size"
     )
     rows = tuple(_value_row(value) for value in result.values)
     return Section("values", title, "page", (Table("values", columns, rows),), note=note)
@@ -495,6 +501,7 @@ def _value_row(value: ValueCheck) -> dict[str, Value]:
         finite = value.max_diff != float("inf")
         row |= {
             "same": value.same,
+            "equal": value.equal_count,
             "max_diff": value.max_diff if finite else "not finite",
             "first_step": value.first_step,
             "last_base": "not finite" if value.last_base is None else value.last_base,

@@ -108,7 +108,7 @@ def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
         yield Section("verdict", "", "first", (answer,))
     yield phases_section(run)
     if run.steps is not None or findings:
-        yield findings_section(run, findings)
+        yield findings_section(run, findings, run_dir=report.run)
     yield not_worth_it_section(run, findings)
     yield plan_section(run, findings)
     yield from _trials(report)

@@ -25,7 +25,7 @@ from lightning_gpuprof.units import duration, percent
 NO_CHANGE = "No change is sure to save time without altering results"
 LONGER, SHORTEST_S = 3, 60.0
 """Where the time was too short, this many times as much is proposed, or as this many seconds."""
-CEILING = "the most that faster data could gain"
+CEILING = "the most that could be gained here"
 
 
 def build_trial(trials: Trials) -> Document:
@@ -195,7 +195,7 @@ def _side(side: Side) -> dict[str, Value]:
 
 def _remarks(name: str, trial: Trial) -> Iterator[str]:
     if trial.ceiling:
-        yield f"{name}: {CEILING}."
+        yield f"{name}: {CEILING}: {trial.alters}."
     elif trial.alters:
         yield f"{name}: {trial.alters}."
     if trial.break_even_step is not None:

@@ -234,6 +234,10 @@ class _Page:
                 f"{figure.label}: {shown(figure.value, figure.unit)}" for figure in card.evidence
             ]
             yield "evidence", ", ".join(figures)
+        if self._verbose and card.trial is not None:
+            if card.trial.command is not None:
+                yield "measure", text_line(card.trial.command, "green")
+            yield "" if card.trial.command else "measure", card.trial.note
         names = dict.fromkeys(cell_text(place, "place").plain for place in card.places)
         names.pop("", None)
         if new := [name for name in names if name not in card.title]:

@@ -191,6 +191,15 @@ class Saving(Struct, frozen=True, omit_defaults=True):
     cause_high_ns: int | None = None
 
 
+class TrialCommand(Struct, frozen=True, omit_defaults=True):
+    """How to measure what a change gains."""
+
+    note: str
+    """What the command measures, or why no command does."""
+    command: str | None = None
+    """A command to paste; None if no trial can measure the change."""
+
+
 class FindingCard(Struct, frozen=True, tag="finding", omit_defaults=True):
     """One cause with its evidence, saving and change."""
 
@@ -217,6 +226,8 @@ class FindingCard(Struct, frozen=True, tag="finding", omit_defaults=True):
     """What stands in place of the saving's sentence if there is no saving."""
     page: str | None = None
     """Where the rule is documented."""
+    trial: TrialCommand | None = None
+    """None for a trace alone, whose program is not known."""
 
 
 class Verdict(Struct, frozen=True, tag="verdict", omit_defaults=True):

@@ -6,7 +6,16 @@ from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC, step_of
 from lightning_gpuprof.findings.model import Finding, When
 from lightning_gpuprof.findings.model import Place as FindingPlace
 from lightning_gpuprof.findings.registry import rules
-from lightning_gpuprof.report.document import Figure, FindingCard, Interval, Place, Saving, Unit
+from lightning_gpuprof.findings.trial_commands import command_line
+from lightning_gpuprof.report.document import (
+    Figure,
+    FindingCard,
+    Interval,
+    Place,
+    Saving,
+    TrialCommand,
+    Unit,
+)
 from lightning_gpuprof.units import duration, interval_text, percents, shortened
 
 NAME_WIDTH = 52
@@ -22,8 +31,11 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
 )
 
 
-def finding_card(finding: Finding, run: RunResults) -> FindingCard:
-    """Return the card of a finding; its saving is given as a share of a step of `run`."""
+def finding_card(finding: Finding, run: RunResults, *, run_dir: str | None = None) -> FindingCard:
+    """Return the card of a finding; its saving is given as a share of a step of `run`.
+
+    `run_dir` is the folder of the run, to which a trial adds its result.
+    """
     rule = rules().get(finding.id)
     effort = finding.effort or (rule.effort if rule is not None else None)
     short, is_code = short_change(finding.change, finding.advice)
@@ -45,7 +57,15 @@ def finding_card(finding: Finding, run: RunResults) -> FindingCard:
         difficulty=effort.difficulty if effort is not None else "",
         risk=effort.risk if effort is not None else "",
         page=f"{PAGE}#{finding.id}",
+        trial=_trial(finding, run, run_dir),
     )
+
+
+def _trial(finding: Finding, run: RunResults, run_dir: str | None) -> TrialCommand | None:
+    if finding.trial is None:
+        return None
+    command = command_line(finding.trial, run_dir=run_dir, program=run.start.program)
+    return TrialCommand(note=finding.trial.note, command=command)
 
 
 def short_change(change: str | None, advice: str) -> tuple[str, bool]:

@@ -18,6 +18,7 @@ from lightning_gpuprof.report.document import (
     Section,
     Table,
     Text,
+    TrialCommand,
     Value,
     Verdict,
 )
@@ -175,6 +176,11 @@ def _bars(part: Bars) -> str:
     return table([plain(text) for text in header], rows, right=range(1, len(header)))
 
 
+def _measure(trial: TrialCommand) -> Iterator[str]:
+    command = f"{code(trial.command)}: " if trial.command is not None else ""
+    yield f"measure: {command}{plain(trial.note)}"
+
+
 def _finding(card: FindingCard, number: int, *, verbose: bool) -> Iterator[str]:
     marker = f"{number}. ".ljust(_INDENT)
     yield f"{marker}**{plain(card.title)}** ({code(card.id)}, {card.severity})"
@@ -186,6 +192,7 @@ def _finding(card: FindingCard, number: int, *, verbose: bool) -> Iterator[str]:
         *([plain(card.saving.sentence)] if card.saving is not None else []),
         *([f"where: {where}"] if where else []),
         f"change: {plain(card.advice)}",
+        *(_measure(card.trial) if verbose and card.trial is not None else ()),
     ]
     yield "\n".join(f"{' ' * _INDENT}- {row}" for row in rows)
     if card.change:

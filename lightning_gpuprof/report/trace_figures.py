@@ -42,7 +42,7 @@ def trace_figures(analysis: TraceAnalysis) -> Iterator[Figure]:
         note = "of kernel time"
         yield Figure("gemm_frac", "Matrix multiplies", analysis.gemm_frac, "frac", note)
     if analysis.tensor_core_frac is not None:
-        note = "of multiply, convolution and attention time, by kernel names"
+        note = "of multiply, convolution and attention kernels whose names show it"
         yield Figure("tensor_core_frac", "On tensor cores", analysis.tensor_core_frac, "frac", note)
     yield from _occupancy(analysis)
     if analysis.gpu is not None and analysis.sync_frac is not None:

@@ -56,6 +56,7 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         world_size=trainer.world_size,
         host=attempt(socket.gethostname, ""),
         pid=os.getpid(),
+        program=attempt(_program, ()),
         cpu_count=attempt(lambda: len(os.sched_getaffinity(0)), os.cpu_count()),
         host_cpu_count=os.cpu_count(),
         torch_threads=attempt(torch.get_num_threads, None),
@@ -70,6 +71,15 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
             lambda: _validation_loader(trainer) if stage == "fit" else None, None
         ),
     )
+
+
+def _program() -> tuple[str, ...]:
+    """Return the script that runs, or "-m" and the module; empty in a notebook or a shell."""
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return "-m", spec.name.removesuffix(".__main__")
+    return (sys.argv[0],) if file is not None and os.path.samefile(file, sys.argv[0]) else ()
 
 
 def gpu_left_unused() -> str | None:

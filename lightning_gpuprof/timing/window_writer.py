@@ -22,9 +22,10 @@ the time."""
 _SCALARS_TIMES = 200
 """A slow logger is called again only after this many times its own time, so that it takes at most
 0.5 % of the time."""
-_FIRST_LINE_NS, _LINE_NS = 8_000_000_000, 30_000_000_000
+_FIRST_LINE_NS, _LINE_NS = 8_000_000_000, 10_000_000_000
 """If steps are slow, a console line appears after this time, before the window is full. The first
 line thus appears within ten seconds, even if steps become slower."""
+_EARLY = "shown after 10 s, before {window} steps"
 _MOST_WAITING = 10
 """At most this many full windows wait (see `RunContext.windows_left`), because writing several
 costs little more than writing one (ADR 42). The first windows, which show the overhead, do not
@@ -98,7 +99,7 @@ class WindowWriter:
             until_line = (self._line_due_ns - waited_ns) * batches // waited_ns
             more = min(until_line, self._steps, window_steps - self._steps)
         if more <= 0:
-            self._write(begun_ns)
+            self._write(begun_ns, early=not full)
             more = min(window_steps, max(1, _LINE_NS * batches // waited_ns))
             self._steps = 0
         elif full and self._device is not None:  # its clock drifts while nothing is written too
@@ -107,26 +108,32 @@ class WindowWriter:
         self._until_next_call = more
         return more
 
-    def _write(self, begun_ns: int) -> None:
+    def _write(self, begun_ns: int, *, early: bool) -> None:
         with interrupts_wait():
             window = self.take()
-        self.show(window)
+        self.show(window, early=early)
         self._keep_to_budget()
         self._context.flush()
         self._written_ns = self._line_ns = self._context.now()
         self._line_due_ns = _LINE_NS
         self.overhead.add_write(self._written_ns - begun_ns)
 
-    def show(self, window: Window | None, *, final: bool = False) -> None:
-        """Show a window to loggers and on the console."""
+    def show(self, window: Window | None, *, final: bool = False, early: bool = False) -> None:
+        """Show a window to loggers, and its last steps on the console.
+
+        `early` says that the console line is due before there were as many steps as wanted.
+        """
         if window is None:
             return
         if self._scalars:
             self._log_scalars(window, final=final)
         # If the window holds only the step that an error has ended, the error says enough.
         if self._console and not (window.flags & int(StepFlag.UNFINISHED)).all():
-            more = window.progress()
-            say(profile_line(window.phase_total_ns, window.total_ns, window.count, more))
+            count = min(self._window, window.count)
+            more = [*window.progress(count)]
+            if early:
+                more.append(_EARLY.format(window=self._window))
+            say(profile_line(*window.last(count), count, more))
 
     def own_ns_per_step(self) -> int | None:
         """Return this package's overhead per step, or None if it is unknown."""

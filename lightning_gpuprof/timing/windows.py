@@ -78,12 +78,23 @@ class Window:
         self.plain_count = int(plain.sum())
         self.device: Mapping[str, Int64] = {}
 
-    def progress(self) -> Iterator[str]:
-        """Yield how far training has come, how fast it is, and what the device does, if known."""
-        samples = self._facts["samples"]
+    def last(self, count: int) -> tuple[dict[str, int], int]:
+        """Return the time of the last steps by phase, and all of it."""
+        if count >= self.count:
+            return self.phase_total_ns, self.total_ns
+        totals = self._phase_ns[:, -count:].sum(axis=1).tolist()
+        by_phase = {name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total}
+        return by_phase, int(self._dur_ns[-count:].sum())
+
+    def progress(self, count: int) -> Iterator[str]:
+        """Yield how far training has come, how fast it is, and what the device does, if known.
+
+        The speed is that of the last `count` steps.
+        """
+        samples, dur_ns = self._facts["samples"][-count:], self._dur_ns[-count:]
         yield f"step {int(self.steps[-1]) + 1:,}"
-        if self.total_ns and (samples != UNKNOWN_SAMPLES).all():
-            yield f"{rate(int(samples.sum()) / self.total_ns * 1e9)} samples/s"
+        if dur_ns.any() and (samples != UNKNOWN_SAMPLES).all():
+            yield f"{rate(int(samples.sum()) / int(dur_ns.sum()) * 1e9)} samples/s"
         if (marks := device_marks(self.device, self._plain)) is not None:
             yield marks.line()
 

@@ -42,6 +42,8 @@ class Change:
     """Whether the data set draws other random numbers, so that losses differ by chance."""
     ceiling: bool = False
     """Whether the change only shows what other changes could gain at most. It is never advised."""
+    on_request: bool = False
+    """Whether the change is tried only if the user names it."""
     computed: bool = False
     """Whether the finding's own arithmetic gives the gain, so that no trial is run."""
 
@@ -95,6 +97,8 @@ def merged(several: Sequence[ChangedSettings]) -> ChangedSettings:
             optimizer={**whole.optimizer, **settings.optimizer},
             callbacks=(*whole.callbacks, *settings.callbacks),
             lines=(*whole.lines, *settings.lines),
+            without_callbacks=(*whole.without_callbacks, *settings.without_callbacks),
+            without_loggers=settings.without_loggers or whole.without_loggers,
             cached_batches=settings.cached_batches or whole.cached_batches,
         )
     return whole

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 
 import lightning_gpuprof
-from lightning_gpuprof.adapters.lightning import is_kind, moved_logger
+from lightning_gpuprof.adapters.lightning import is_kind, moved_logger, silent_logger
+from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.runtime.launch import change_trainers, run_program
 from lightning_gpuprof.runtime.wrap import Wrappers
 from lightning_gpuprof.trials.blocks import BlockTraining, ProgramEnded
@@ -56,15 +57,24 @@ class ChildTrainers:
     def made(self, trainer: Any) -> None:
         """Let a new Trainer write to the child's folder only, and add the trial's callbacks."""
         request = self._request
-        trainer.loggers = [moved_logger(logger, request.folder) for logger in trainer.loggers]
+        settings = request.settings
+        trainer.loggers = [
+            silent_logger() if settings.without_loggers else moved_logger(logger, request.folder)
+            for logger in trainer.loggers
+        ]
+        names = [type(callback).__name__ for callback in trainer.callbacks]
+        if unknown := set(settings.without_callbacks).difference(names):
+            raise ConfigError(f"The Trainer has no callback {unknown.pop()}, but {names}.")
         callbacks = []
-        for callback in trainer.callbacks:
+        for name, callback in zip(names, trainer.callbacks, strict=True):
             if any(is_kind(callback, kind) for kind in _REMOVED_CALLBACKS):
+                continue
+            if name in settings.without_callbacks:
                 continue
             if is_kind(callback, "ModelCheckpoint") and callback.dirpath is not None:
                 callback.dirpath = os.path.join(request.folder, "checkpoints")
             callbacks.append(callback)
-        callbacks += [getattr(lightning_gpuprof, name)() for name in request.settings.callbacks]
+        callbacks += [getattr(lightning_gpuprof, name)() for name in settings.callbacks]
         if request.watch:
             callbacks.append(
                 lightning_gpuprof.GpuProfCallback(
@@ -77,7 +87,7 @@ class ChildTrainers:
             if trainer.limit_val_batches:
                 # Validation is not counted, but callbacks may need a value that it logs.
                 trainer.limit_val_batches = 1
-        training = BlockTraining(request.settings, next_block, warm=request.warm)
+        training = BlockTraining(settings, next_block, warm=request.warm)
         trainer.callbacks = [training, *callbacks]
 
     def _watch_on(self, block: TrainedBlock) -> int:

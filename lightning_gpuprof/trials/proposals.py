@@ -140,7 +140,9 @@ def _considered(wanted: Sequence[tuple[str, Any]], finding: str | None) -> list[
     if wanted:
         return [(by_name[name], value) for name, value in wanted]
     answering = [
-        (change, None) for change in by_name.values() if finding in (None, *change.findings)
+        (change, None)
+        for change in by_name.values()
+        if finding in (None, *change.findings) and not change.on_request
     ]
     if not answering:
         ids = sorted({id for change in by_name.values() for id in change.findings})

@@ -126,7 +126,8 @@ class TrialSeries:
         """Return why a candidate need not be tried after what was measured so far, or None."""
         loader = self.watched.results.start.loader
         answers_wait = "data-wait" in candidate.change.findings
-        ceiling = next((trial.high_frac for trial in self._trials if trial.ceiling), None)
+        without_wait = (trial for trial in self._trials if trial.change == "cached_batches")
+        ceiling = next((trial.high_frac for trial in without_wait), None)
         if (
             answers_wait
             and loader

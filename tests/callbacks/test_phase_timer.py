@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 from lightning.pytorch.profilers import SimpleProfiler
@@ -132,6 +134,26 @@ def test_a_window_shows_one_line_whose_shares_add_up(planted, clock, tmp_path, s
     assert (step, lines[1].split(" | ")[-2]) == ("step 3", "step 6")
     shares = [float(part.split()[-1].rstrip("%")) for part in shares]
     assert sum(shares) == pytest.approx(100.0, abs=0.001)
+
+
+GUIDE = re.compile(
+    r"\[PROFILE\] data: \d+\.\d% \| fwd: \d+\.\d% \| bwd: \d+\.\d% \| (?:.+ \| )?"
+    r"total: \d+\.\d\ds/50 steps(?: \| .+)?"
+)
+"""The line that guides to hand-made profiling show, with its further fields."""
+
+
+def test_a_line_keeps_to_the_form_that_guides_show(planted, clock, tmp_path, shown):
+    class Slow(planted.Model):
+        def training_step(self, batch, batch_idx):
+            clock.now_ns += 100_000_000
+            return super().training_step(batch, batch_idx)
+
+    fifty = {"max_epochs": 50, "model": Slow(clock)}
+    planted.fit(PhaseTimer(clock=clock), clock, tmp_path, **fifty)
+    lines = shown("[PROFILE] data")
+    assert len(lines) > 3
+    assert [line for line in lines if not GUIDE.fullmatch(line)] == []
 
 
 def test_scalars_go_to_every_logger_under_the_users_step_numbers(planted, clock, tmp_path):

@@ -39,6 +39,20 @@ def test_the_findings_that_answer_a_side_exist():
     assert {name for names in ANSWERED_BY.values() for name in names} <= set(rules())
 
 
+def test_a_device_that_works_all_the_time_is_the_limit_though_the_host_waits_for_it(analyze):
+    columns = {"device_dur": 10 * MS, "device/forward": 5 * MS, "device/backward": 5 * MS}
+    ahead = {"run_ahead/forward": 5 * MS, "run_ahead/backward": 1_000}
+    phases = {"forward": 5 * MS, "backward": 5 * MS}
+    options = {"columns": columns | ahead, "device": Device(type="cuda")}
+    trace = {"gpu": {"busy_ns": 20 * MS, "compute_ns": 20 * MS, "steps": 2}}
+    title, advice = waiting_side(analyze(phases, trace=trace, **options))
+    assert title == "The GPU is the limit"
+    assert "The host waits for it in 100% of steps, which costs nothing: it is busy." in advice
+    trace["gpu"]["busy_ns"] = trace["gpu"]["compute_ns"] = 8 * MS
+    title, _ = waiting_side(analyze(phases, trace=trace, **options))
+    assert title == "The host waits for the device in 100% of steps"
+
+
 @pytest.mark.parametrize(
     ("trace", "advised", "not_advised"),
     [

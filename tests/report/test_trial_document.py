@@ -99,7 +99,7 @@ def test_a_single_winner_without_a_check_is_marked_so(document):
 def test_a_ceiling_is_no_change_to_make(document):
     ceiling = replace(TRIALS.trials[0], change="cached_batches", value=None, ceiling=True)
     text = render(build_trial(replace(TRIALS, trials=(ceiling,), combination=None, paste="")))
-    assert "  cached_batches: the most that faster data could gain.\n" in text
+    assert "  cached_batches: the most that could be gained here" in text
 
 
 def test_the_settings_are_in_the_document_as_data(document):

@@ -37,7 +37,7 @@ def values(analyze):
 
 
 def test_every_change_says_what_it_does_and_where(values):
-    assert len(changes()) == 14
+    assert len(changes()) == 17
     for name, change in changes().items():
         assert change.name == name
         assert change.place or change.write or change.computed
@@ -89,6 +89,11 @@ def test_every_change_says_what_it_does_and_where(values):
         ),
         ("compile", {"model": {"compiled": True}}, "it is compiled"),
         ("batch_size", {}, [64, 128]),
+        ("detect_anomaly", {}, "it is off"),
+        ("detect_anomaly", {"trainer": {"detect_anomaly": True}}, [False]),
+        ("without_loggers", {}, [True]),
+        ("without_loggers", {"trainer": {"loggers": []}}, "there is no logger"),
+        ("without_callback", {}, "no callback was timed"),
     ],
 )
 def test_a_change_is_tried_where_it_can_matter(values, monkeypatch, name, given, expected):

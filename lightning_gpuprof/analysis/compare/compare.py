@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 from lightning_gpuprof.analysis.chance import MIN_BLOCKS
 from lightning_gpuprof.analysis.compare import same
 from lightning_gpuprof.analysis.compare.bootstrap import Interval, change_of_fit
+from lightning_gpuprof.analysis.compare.outputs import check_outputs
 from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.steady import Distribution
@@ -193,7 +194,12 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
         operators=operators,
         kernels=kernels,
         memory=_memory(base, new),
-        values=same.check_values(base.facts.scalars, new.facts.scalars, tolerance=tolerance),
+        values=(
+            *same.check_values(base.facts.scalars, new.facts.scalars, tolerance=tolerance),
+            *check_outputs(
+                base.facts.predict_outputs, new.facts.predict_outputs, tolerance=tolerance
+            ),
+        ),
         differs=same.differences(base.start, new.start),
     )
 

@@ -25,6 +25,8 @@ class ValueCheck:
     last_base: float | None
     """The value at the last compared step; None if it is not a finite number."""
     last_new: float | None
+    equal_count: int | None = None
+    """In how many of them the values are equal bit for bit; None for what `self.log` recorded."""
 
     @property
     def same(self) -> bool | None:

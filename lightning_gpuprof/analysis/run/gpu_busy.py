@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, StepState
+from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, StepState, limiting
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class GpuBusy:
     basis: str
     """"trace" or "marks"."""
     state: StepState | None
-    """What most steps waited for; None without device marks."""
+    """What limits most steps; None without device marks."""
     step_ns: int
     busy_frac: float | None = None
     compute_frac: float | None = None
@@ -38,11 +38,12 @@ def gpu_busy(run: RunResults) -> GpuBusy | None:
     traced = facts.device_step if facts else None
     if traced is not None:
         whole_ns = max(step_ns, traced.busy_ns)
+        busy_frac = traced.busy_ns / whole_ns
         return GpuBusy(
             basis="trace",
-            state=state,
+            state=None if state is None else limiting(state, busy_frac),
             step_ns=step_ns,
-            busy_frac=traced.busy_ns / whole_ns,
+            busy_frac=busy_frac,
             compute_frac=traced.compute_ns / whole_ns,
             communication_frac=traced.exposed_comm_ns / whole_ns,
             copies_frac=traced.exposed_copy_ns / whole_ns,
@@ -51,4 +52,5 @@ def gpu_busy(run: RunResults) -> GpuBusy | None:
     if device is None:
         return None
     sure = device.queued_frac >= MOSTLY_QUEUED_FRAC
-    return GpuBusy("marks", state, step_ns, device.queued_frac if sure else None)
+    limit = limiting(device.state, device.queued_frac)
+    return GpuBusy("marks", limit, step_ns, device.queued_frac if sure else None)

@@ -37,6 +37,8 @@ class RecordedFacts:
     """Metrics that keep all values, the largest first."""
     page_faults: facts.PageFaults | None = None
     kept_predictions: facts.KeptPredictions | None = None
+    predict_outputs: facts.PredictOutputs | None = None
+    """None unless `outputs=True` was set."""
     dataset_objects: facts.DatasetObjects | None = None
     """The longest collection of Python objects in the dataset of a loader with workers."""
     sync_sites: tuple[SyncSite, ...] = ()
@@ -67,6 +69,7 @@ def recorded_facts(session: Session, same_on_ranks: Iterable[Session]) -> Record
         metrics=metrics.metrics if (metrics := session.last(facts.MetricStates)) else (),
         page_faults=session.last(facts.PageFaults),
         kept_predictions=session.last(facts.KeptPredictions),
+        predict_outputs=session.last(facts.PredictOutputs),
         dataset_objects=session.last(facts.DatasetObjects),
         sync_sites=tuple(session.all(SyncSite)),
         syncs_watched=any(watched.steps for watched in session.all(facts.SyncSteps)),

@@ -20,6 +20,9 @@ OVERLAP_ERROR = 0.1
 EXPLAINED_FRAC = 0.15
 """A step outside its bounds by more than this share is not explained by the model."""
 
+STARVED_FRAC = 0.02
+"""Steps wait for workers if no batch is ready for at least this share of them."""
+
 
 @dataclass(frozen=True)
 class Pipeline:
@@ -106,12 +109,33 @@ class Pipeline:
         )
 
     @property
+    def per_worker_ns(self) -> float:
+        """What making a batch takes of a step if all workers do nothing else."""
+        return (self.make_ns + self.storage_ns) / self.workers
+
+    @property
+    def starves(self) -> bool:
+        """Whether steps wait for batches that no worker has ready."""
+        empty_ns = self.step_ns - self.train_ns - self.queued_ns
+        return empty_ns >= STARVED_FRAC * self.step_ns
+
+    def least_lost_frac(self, each_ns: float, prefetch: int) -> float:
+        """Return the least share of rare work that is lost while workers make batches meanwhile.
+
+        Args:
+            each_ns: What the training process works each time.
+            prefetch: How many batches a worker makes ahead.
+        """
+        if not self.starves or not each_ns:
+            return 1.0
+        return 1 - min(1.0, self.workers * prefetch * self.per_worker_ns / each_ns)
+
+    @property
     def bounds_ns(self) -> tuple[float, float]:
         """The least and the most that a step takes with these demands."""
-        per_worker_ns = (self.make_ns + self.storage_ns) / self.workers
         on_cores_ns = (self.train_ns + self.make_ns) / self.cores
         crowd = max(1.0, (1 + self.others) / self.cores)
-        least_ns = max(self.train_ns * crowd, per_worker_ns, on_cores_ns)
+        least_ns = max(self.train_ns * crowd, self.per_worker_ns, on_cores_ns)
         crowded = max(1.0, (1 + self.workers + self.others) / self.cores)
         most_ns = crowded * (self.train_ns + self.make_ns / self.workers)
         return least_ns, max(least_ns, most_ns + self.storage_ns / self.workers)
@@ -145,6 +169,23 @@ class Pipeline:
         least_ns, most_ns = self._cheaper(low_frac).bounds_ns
         high_ns = least_ns + min(1.0, serial + OVERLAP_ERROR) * (most_ns - least_ns)
         return min(low_ns, self.step_ns), min(high_ns, self.step_ns)
+
+    def step_with_less_training(self, low_ns: float, high_ns: float) -> tuple[float, float]:
+        """Return the least and the most that a step takes with less work in the training process.
+
+        Args:
+            low_ns: What goes at least, of CPU time per step.
+            high_ns: What goes at most.
+        """
+        serial = self.serial_frac
+        least_ns, most_ns = self._training_less(high_ns).bounds_ns
+        new_low_ns = least_ns + max(0.0, serial - OVERLAP_ERROR) * (most_ns - least_ns)
+        least_ns, most_ns = self._training_less(low_ns).bounds_ns
+        new_high_ns = least_ns + min(1.0, serial + OVERLAP_ERROR) * (most_ns - least_ns)
+        return min(new_low_ns, self.step_ns), min(new_high_ns, self.step_ns)
+
+    def _training_less(self, gone_ns: float) -> "Pipeline":
+        return replace(self, train_ns=max(0.0, self.train_ns - gone_ns))
 
     def _cheaper(self, frac: float) -> "Pipeline":
         left = 1 - frac

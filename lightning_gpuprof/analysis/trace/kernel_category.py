@@ -48,15 +48,24 @@ _PATTERNS = {
 _TENSOR_CORE = (
     r"tensorop|_s?(?:1688|16816|884|8816|16832|161616|16864)|h884|h1688|h16816|i8816|i16832"
     r"|s1688|s16816|s884|bf16_?s|wgmma|xmma|nvjet|hmma|imma|_MI\d+x\d+x\d+|MFMA|mfma"
-    r"|tcgen05|TensorOpMultiplicand|MmaTensorOp"
+    r"|tcgen05|umma|TensorOpMultiplicand|MmaTensorOp"
+    # TensorRT-LLM's attention and products since Hopper; types that only matrix units multiply.
+    r"|fmhaSm\d+|[Ee]4m3|[Ee]5m2|[Ee]2m1|(?<![a-z])fp8|nvfp4|mxfp\d"
     # AMD's names for matrix instructions: xdlops, of which MIOpen's `gtcx` is made, and WMMA.
     r"|xdl|gtcx|wmma"
     # Fused attention is written for matrix units alone, but for CUTLASS's fp32 before Ampere.
     r"|[Ff]lash|attn_(?:fwd|bwd)|bwd_kernel_(?:dk|dq|fuse)|Fmha(?:Fwd|Bwd)"
     r"|fmha_cutlass\w*_(?:bf16|f16|\w+_sm(?:8|9|1)\d)"
 )
-_VECTOR_UNITS = r"_ffma_"
-"""cuBLAS's fp32 kernels without TF32 are also called `xmma`, but have this in their name."""
+_VECTOR_UNITS = (
+    # cuBLAS's fp32 kernels without TF32 are also called `xmma`, but have `ffma` in their name.
+    r"_ffma_|simt|(?:maxwell|pascal|volta|turing|ampere|ada|hopper|sm\d+)_(?:s|d|c|z)gemm"
+    r"|_(?:s|d|c|z)gemm_\d|gemv|dot_kernel|split_?[Kk]_?[Rr]educe|scudnn|_sgemm\b|fft2d|winograd"
+    r"|depthwise|im2col|col2im|Im2d2Col|compute\w*OffsetsKernel|igemm_\w+_gtc_"
+    r"|fmha_cutlass\w*_f32_\w+_sm[567]\d|Cijk_(?!.*_MI\d)"
+)
+"""Names of products and convolutions that do without matrix units. Tensile (`Cijk_`) names the
+matrix instruction where it uses one."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -74,8 +83,10 @@ def categorize(name: str) -> str:
     return "other"
 
 
-def uses_tensor_cores(name: str) -> bool:
+def uses_tensor_cores(name: str) -> bool | None:
     """Return whether a GEMM, convolution or attention kernel runs on matrix units, by its name.
+
+    None if its name is not known to be that of either kind.
 
     >>> uses_tensor_cores("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_nn")
     True
@@ -83,8 +94,12 @@ def uses_tensor_cores(name: str) -> bool:
     False
     >>> uses_tensor_cores("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_ffma_aligna4")
     False
+    >>> uses_tensor_cores("my_matmul_kernel") is None
+    True
     """
-    return not re.search(_VECTOR_UNITS, name) and re.search(_TENSOR_CORE, name) is not None
+    if re.search(_VECTOR_UNITS, name):
+        return False
+    return True if re.search(_TENSOR_CORE, name) else None
 
 
 def kernel_name(name: str) -> str:

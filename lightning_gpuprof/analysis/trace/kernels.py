@@ -27,6 +27,9 @@ SHORT_NS = 10_000
 2 to 10 µs on the host."""
 MIN_ROOF_FRAC = 0.10
 """Kernels under 10 µs that reach less of the memory's bandwidth do not fill the device."""
+KNOWN_FRAC = 0.5
+"""The share on matrix units is known if the names of kernels that take this much of the time of
+products, convolutions and attention say whether they use them."""
 NAMES_MATRIX_UNITS = ("nvidia", "amd", None)
 """Makers in whose kernels' names the use of matrix units shows."""
 
@@ -56,13 +59,14 @@ def kernel_table(timeline: Timeline) -> KernelTable:
     gemm = sum(row.total_ns for row in rows if row.category == "gemm")
     matrix = sum(row.total_ns for row in rows if row.category in MATRIX_CATEGORIES)
     on_matrix_units = sum(row.total_ns for row in rows if row.tensor_cores)
+    known = sum(row.total_ns for row in rows if row.tensor_cores is not None)
     return KernelTable(
         kernels=rows,
         categories=categories,
         total_ns=total,
         count=len(events),
         gemm_frac=gemm / total if total else None,
-        tensor_core_frac=on_matrix_units / matrix if matrix and named else None,
+        tensor_core_frac=on_matrix_units / known if known >= KNOWN_FRAC * matrix > 0 else None,
         short=_short(dur_ns),
         occupancy=Occupancy(**whole) if whole else None,
     )

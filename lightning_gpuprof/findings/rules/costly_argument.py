@@ -25,7 +25,7 @@ The rule is silent below 5% of the step. Whether training needs the argument, it
 says so; anomaly detection, validation, logging and checkpoints have findings of their own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -50,6 +50,7 @@ class Argument:
         written: The argument as it is passed.
         advice: What to do.
         change: The change as code.
+        risk: What may get worse with it.
         least_frac: The least share of its time that the change saves.
     """
 
@@ -57,6 +58,7 @@ class Argument:
     written: str
     advice: str
     change: str
+    risk: str
     least_frac: float = 0.0
 
 
@@ -68,6 +70,7 @@ ARGUMENTS = (
         "tensor. Leave it out if losses do not jump without it, or clip by value "
         '(gradient_clip_algorithm="value").',
         "Trainer(...)  # without gradient_clip_val, if training is stable without it",
+        risk="losses may jump",
     ),
     Argument(
         "find_unused_parameters",
@@ -76,6 +79,7 @@ ARGUMENTS = (
         "it out if every parameter gets one; static_graph=True walks once if they never change.",
         'Trainer(strategy="ddp")  # without find_unused_parameters',
         least_frac=0.5,
+        risk="it fails if a parameter gets no gradient",
     ),
     Argument(
         "broadcast_buffers",
@@ -83,6 +87,7 @@ ARGUMENTS = (
         "DDP sends the buffers of rank 0, such as the means of BatchNorm, to all ranks before "
         "each forward pass. Without it each rank keeps its own; validation then uses rank 0's.",
         "Trainer(strategy=DDPStrategy(broadcast_buffers=False))",
+        risk="ranks keep buffers of their own",
     ),
     Argument(
         "sync_batchnorm",
@@ -90,6 +95,7 @@ ARGUMENTS = (
         "Each BatchNorm exchanges its sums between ranks, twice in each step. With 16 samples or "
         "more on each rank, leave it out.",
         "Trainer(...)  # without sync_batchnorm",
+        risk="statistics are those of one rank",
     ),
     Argument(
         "pin_memory",
@@ -97,6 +103,7 @@ ARGUMENTS = (
         "Without workers the training process pins each batch itself. Use workers, whose batches "
         "are pinned by a thread, or leave it out on a CPU and for small batches.",
         "DataLoader(..., pin_memory=False)",
+        risk="none",
     ),
     Argument(
         "precision",
@@ -104,6 +111,7 @@ ARGUMENTS = (
         "Its scaler looks through all gradients for infinite values and reads the result, which "
         "waits for the device. bfloat16 needs no scaler.",
         'Trainer(precision="bf16-mixed")',
+        risk="fewer digits than in float16",
     ),
 )
 """Which functions work for an argument is in `adapters/arguments.py`."""
@@ -155,4 +163,5 @@ def _finding(run: RunResults, name: str, phase: Phase, cost_ns: int) -> Finding:
         confidence=0.7,
         places=(Place(phase=phase.value, name=name),),
         change=argument.change,
+        effort=replace(EFFORT, risk=argument.risk),
     )

@@ -35,7 +35,8 @@ from lightning_gpuprof.findings.rule import evidence_of, rule
 from lightning_gpuprof.units import percent
 
 MIN_PERIODS = 50
-EFFORT = Effort(Horizon.QUICK, "a number of threads, or a container's limit", "none to the model")
+EFFORT = Effort(Horizon.QUICK, "a number of threads or workers", "none to the model")
+LIMIT_EFFORT = Effort(Horizon.QUICK, "the container's limit", "other programs have fewer cores")
 
 
 @rule(id="cpu-quota", effort=EFFORT)
@@ -47,6 +48,7 @@ def judge(run: RunResults) -> Finding | None:
     frac, threads = quota.throttled / quota.periods, run.start.torch_threads
     if frac < CRITICAL_FRAC:
         return None
+    change = _change(run, max(1, floor(quota.cores)))
     has = "" if threads is None else f" (torch has {threads} threads)"
     return Finding(
         severity=Severity.WARNING,
@@ -60,7 +62,8 @@ def judge(run: RunResults) -> Finding | None:
             threads_count=threads,
         ),
         confidence=0.9,
-        change=_change(run, max(1, floor(quota.cores))),
+        change=change,
+        effort=EFFORT if change is not None else LIMIT_EFFORT,
     )
 
 

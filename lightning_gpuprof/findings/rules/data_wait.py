@@ -127,6 +127,9 @@ EFFORTS = {
     LoaderChange.NO_WORKERS: Effort(Horizon.QUICK, "one argument of the DataLoader", "none"),
     LoaderChange.WHOLE: Effort(Horizon.QUICK, "one method of the dataset", "none"),
     LoaderChange.SAMPLER: Effort(Horizon.MEDIUM, "the sampler's code", "the order may differ"),
+    LoaderChange.STORAGE: Effort(
+        Horizon.MEDIUM, "how or where samples are stored", "copied data needs room"
+    ),
     LoaderChange.SMALLER: Effort(
         Horizon.MEDIUM, "what the collate function returns", "the model gets other inputs"
     ),

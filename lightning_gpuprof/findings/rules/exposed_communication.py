@@ -68,7 +68,8 @@ LACKING = (
     "Records of some ranks are missing here, so part of this may be waiting for a late rank. Copy "
     "their record files beside these first. If the finding stays: "
 )
-EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "a larger batch")
+EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "none to the model")
+ACCUMULATE_EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "a larger batch")
 
 
 @rule(id="exposed-communication", needs=("training", "waits or kernels"), effort=EFFORT)
@@ -106,6 +107,7 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.5 if shards or run.lacks_ranks else 0.6,
         places=tuple(Place(kernel=row.name, rank=run.start.rank) for row in rows[:3]),
         change=change,
+        effort=ACCUMULATE_EFFORT if advice.endswith(ONE_BUCKET) else EFFORT,
     )
 
 

@@ -42,6 +42,7 @@ from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.savings.cheaper_batches import validation_ns
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
+from lightning_gpuprof.analysis.savings.serial import without_serial_work
 from lightning_gpuprof.findings.grade import FEW_SAMPLES, FEWER, WARNING_FRAC, seldom
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
 from lightning_gpuprof.findings.operators import operators
@@ -73,14 +74,18 @@ SMALL = (
     "(batch_size={larger})."
 )
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is noticed later")
+KEPT_EFFORT = Effort(Horizon.QUICK, "a line as validation ends", "none")
+LINE_EFFORT = Effort(Horizon.MEDIUM, "the place that is named", "none")
+BATCH_EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "it takes more memory")
 
 
 class Remedy(NamedTuple):
-    """What can be done, as advice and code, and what it saves per step if that is known."""
+    """What can be done and takes, and what it saves per step if that is known."""
 
     advice: str
     change: str | None = None
     saving: Range | None = None
+    effort: Effort = EFFORT
 
 
 @rule(id="frequent-validation", needs=("training", "steps"), effort=EFFORT)
@@ -112,6 +117,8 @@ def judge(run: RunResults) -> Finding | None:
     tried = remedies[
         : 1 + next(n for n, remedy in enumerate(remedies) if remedy.saving is not None)
     ]
+    # The code shown is that of the first remedy that has some.
+    shown = next((remedy for remedy in tried if remedy.change is not None), tried[-1])
     hook = _one_hook(run)
     return Finding(
         title=title,
@@ -127,7 +134,8 @@ def judge(run: RunResults) -> Finding | None:
         cause_ns=Range(mean_ns, mean_ns),
         confidence=0.9,
         places=(Place(phase=Phase.VALIDATION.value, name=hook),),
-        change=next((remedy.change for remedy in tried if remedy.change is not None), None),
+        change=shown.change,
+        effort=shown.effort,
         when=When.ALSO_BETWEEN,
         explains=("slow-logging",) if hook else (),
     )
@@ -142,7 +150,7 @@ def _remedies(
         steps = measured(run.every).steps
         more_ns = growth.mean_above_first_ns * runs // steps, growth.last_ns * runs // steps
         saving = Range(around(more_ns[0])[0], min(mean_ns, max(more_ns)))
-        remedies.append(Remedy(KEPT, CLEARED, saving))
+        remedies.append(Remedy(KEPT, CLEARED, saving, KEPT_EFFORT))
     samples = _samples(run)
     own = _own_line(samples)
     hook = _one_hook(run)
@@ -154,7 +162,8 @@ def _remedies(
     if loader is not None and loader.batch_size is not None and loader.batch_size <= FEW_SAMPLES:
         held = f"{loader.batch_size} {'sample' if loader.batch_size == 1 else 'samples'}"
         change = f"DataLoader(..., batch_size={LARGER})  # validation's"
-        remedies.append(Remedy(SMALL.format(samples=held, larger=LARGER), change))
+        advice = SMALL.format(samples=held, larger=LARGER)
+        remedies.append(Remedy(advice, change, effort=BATCH_EFFORT))
     return [*remedies, _less_often(run, mean_ns, runs)]
 
 
@@ -200,7 +209,7 @@ def _cheaper_line(samples: HostLines, own: LineCount, mean_ns: int) -> Remedy:
     ]
     low_frac, high_frac = samples.interval(lines, Phase.VALIDATION)
     saving = Range(round(HALF * low_frac * mean_ns), round(high_frac * mean_ns))
-    return Remedy(advice, row.change if row is not None else None, saving)
+    return Remedy(advice, row.change if row is not None else None, saving, LINE_EFFORT)
 
 
 def _less_often(run: RunResults, mean_ns: int, runs: int) -> Remedy:
@@ -221,8 +230,17 @@ def _less_often(run: RunResults, mean_ns: int, runs: int) -> Remedy:
         often, left = f"every {epochs:,} epochs of {epoch:,} steps", apart / (epochs * epoch)
         change = f"Trainer(..., check_val_every_n_epoch={epochs}, val_check_interval=1.0)"
     advice = f"Validate {often} or on fewer batches (limit_val_batches)."
-    gone_ns = round(max(0, mean_ns - _in_other_findings(run)) * (1 - left))
-    return Remedy(advice, change, Range(*around(gone_ns, step_ns)))
+    ran_epochs = measured(run.steps).epochs
+    lost = without_serial_work(
+        run,
+        Phase.VALIDATION,
+        apart * max(0, mean_ns - _in_other_findings(run)),
+        apart,
+        gone_frac=(1 - left, 1 - left),
+        on_device=True,
+        amid_epochs=ran_epochs is None or runs > ran_epochs,
+    )
+    return Remedy(advice, change, Range(lost.low_ns, lost.high_ns))
 
 
 def _in_other_findings(run: RunResults) -> int:

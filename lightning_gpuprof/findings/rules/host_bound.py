@@ -53,6 +53,15 @@ EFFORT = Effort(
     "loops become tensor operations, or the model is compiled",
     "results may differ in the last digits",
 )
+COMPILED = "model = torch.compile(model)"
+EFFORTS = {
+    GRAPHS: Effort(
+        Horizon.MEDIUM, "compile the model, with CUDA graphs", "shapes must stay the same"
+    ),
+    COMPILED: Effort(
+        Horizon.MEDIUM, "compile the model", "first steps take long; new shapes recompile"
+    ),
+}
 
 
 @rule(id="host-bound", needs=("marks or trace",), effort=EFFORT)
@@ -128,6 +137,7 @@ def _finding(
     **figures: float,
 ) -> Finding:
     facts = trace_facts(run)
+    change = _change(run, facts)
     return Finding(
         title=title,
         advice=_advice(run, facts),
@@ -141,7 +151,8 @@ def _finding(
         cause_ns=saving,
         confidence=confidence,
         places=(Place(name=work.worst),) if work and work.worst else (),
-        change=_change(run, facts),
+        change=change,
+        effort=EFFORTS.get(change or ""),
     )
 
 
@@ -166,4 +177,4 @@ def _change(run: RunResults, facts: TraceFacts | None) -> str | None:
         return None
     if run.on_gpu and (facts is None or facts.takes_cuda_graphs):
         return GRAPHS
-    return None if facts is not None and facts.compiled else "model = torch.compile(model)"
+    return None if facts is not None and facts.compiled else COMPILED

@@ -20,7 +20,8 @@ Replace loops over elements by one operation over the tensor.
 `blocked_ns` is the time in synchronizing calls, from a trace or an inspection. The saving is the
 device's idle time behind them. `device_wide_ns` is the part that waits for all streams, and
 `reads_per_step_count` the number of single values that are read. Lines come from an inspection, a
-trace or samples.
+trace or samples. Without a trace, device marks show that the host stops in most steps
+(`sync_bound_frac`); at most the device's idle time is lost.
 
 ## Limits
 Waits for copies from pageable memory are reported by `slow-host-to-device-copy`.
@@ -28,12 +29,14 @@ Waits for copies from pageable memory are reported by `slow-host-to-device-copy`
 
 from dataclasses import replace
 
+from lightning_gpuprof.analysis.run.gpu_busy import gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.syncs import CHEAPER
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
-from lightning_gpuprof.findings.rule import evidence_of, rule
+from lightning_gpuprof.findings.needs import stops
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.units import duration, percent
 
@@ -54,9 +57,12 @@ WIDE = (
     "wait only for the stream that you read from. "
 )
 WHOLE = "Replace {at} with one operation over the whole tensor, and read its result once."
+INSPECT = "`lightning-gpuprof inspect SCRIPT` names the line."
 CHANGE = "self.total += loss.detach()  # on the device; read it once, at the epoch's end"
 INFERENCE_CHANGE = 'outputs = outputs.to("cpu", non_blocking=True)  # read them after the next step'
 EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values are shown later")
+STREAM_EFFORT = Effort(Horizon.QUICK, "one call", "only what the stream wrote may be read")
+LOOP_EFFORT = Effort(Horizon.QUICK, "an operation over the whole tensor", "none")
 
 
 @rule(id="host-sync", needs=("syncs or trace",), effort=EFFORT)
@@ -97,7 +103,8 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
         causes = {row.cause for row in facts.analysis.idle} - QUEUED
         low, high = sorted((low, min(high, round(facts.idle_ns(*causes) or 0))))
     if not high:
-        return None  # the device was busy all the time
+        # Without waits in a trace or an inspection, device marks may still show them.
+        return _by_marks(run, step_ns, bound) if stops(run) else None
     evidence = evidence_of(
         blocked_ns=cost_ns, device_idle_after_sync_ns=None if idle is None else round(idle)
     )
@@ -105,6 +112,17 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
     confidence = 0.8 if idle is not None else 0.5
     finding = _finding(run, title, evidence, Range(low, high), confidence, cost_ns)
     return finding if facts is None else _device_wide(finding, facts)
+
+
+def _by_marks(run: RunResults, step_ns: int, bound_frac: float) -> Finding:
+    """Return the finding about waits that only device marks show: at most the idle time is lost."""
+    busy, time = gpu_busy(run), measured(run.device.time)
+    busy_frac = time.queued_frac if busy is None or busy.busy_frac is None else busy.busy_frac
+    idle_ns = round((1 - busy_frac) * step_ns)
+    evidence = evidence_of(sync_bound_frac=bound_frac, device_idle_at_most_ns=idle_ns)
+    title = f"The host stops to wait for the device in {percent(bound_frac)} of steps"
+    finding = _finding(run, title, evidence, Range(0, idle_ns), 0.5, idle_ns)
+    return replace(finding, advice=f"{finding.advice} {INSPECT}") if not finding.places else finding
 
 
 def _device_wide(finding: Finding, facts: TraceFacts) -> Finding:
@@ -123,6 +141,7 @@ def _device_wide(finding: Finding, facts: TraceFacts) -> Finding:
         evidence={**finding.evidence, "device_wide_ns": round(blocked_ns)},
         places=finding.places or tuple(Place(file=line.file, line=line.line) for line in at),
         change=CHEAPER["device"],
+        effort=STREAM_EFFORT,
     )
 
 
@@ -148,7 +167,7 @@ def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | 
     first = next((place for place in finding.places if place.file), None)
     at = f"{first.file}:{first.line}, `{first.source}`," if first is not None else "the loop"
     change = "total = values.sum()  # not sum(value.item() for value in values)"
-    return replace(finding, advice=WHOLE.format(at=at), change=change)
+    return replace(finding, advice=WHOLE.format(at=at), change=change, effort=LOOP_EFFORT)
 
 
 def _places(run: RunResults) -> tuple[Place, ...]:

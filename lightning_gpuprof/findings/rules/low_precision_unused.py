@@ -49,15 +49,18 @@ def judge(run: RunResults) -> Finding | None:
     precision = settings_of(run.start).precision or ""
     if not precision.startswith("32") or not _capable(run):
         return None
-    if (facts.analysis.tensor_core_frac or 0.0) >= USED_FRAC:
-        return None
+    used_frac = facts.analysis.tensor_core_frac
+    if used_frac is None or used_frac >= USED_FRAC:
+        return None  # of kernels whose names say nothing, nothing is claimed
     rows = [row for row in facts.analysis.categories if row.category in MATRIX_CATEGORIES]
-    gemm_ns = sum(row.total_ns for row in rows) / facts.steps
+    kernels = [row for row in facts.analysis.kernels if row.category in MATRIX_CATEGORIES]
+    others = [row for row in kernels if row.tensor_cores is not False]
+    others_ns = sum(row.total_ns for row in others)
+    gemm_ns = max(0, sum(row.total_ns for row in rows) - others_ns) / facts.steps
     least, most = gemm_ns * (1 - 1 / SLOWEST), gemm_ns * (1 - 1 / _speedup(run))
     saving = Range(*faster_kernels(run, step_ns, least, most))
     if not saving.high:
         return None
-    kernels = [row for row in facts.analysis.kernels if row.category in MATRIX_CATEGORIES]
     return Finding(
         title=f"32-bit matrix products take {duration(gemm_ns)} of each step "
         f"({percent(gemm_ns / step_ns)})",
@@ -66,7 +69,7 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(round(gemm_ns), round(gemm_ns)),
         confidence=0.7,
-        places=tuple(Place(kernel=row.name) for row in kernels[:3]),
+        places=tuple(Place(kernel=row.name) for row in kernels if row not in others)[:3],
         change='torch.set_float32_matmul_precision("high")\n# or Trainer(precision="bf16-mixed")',
     )
 

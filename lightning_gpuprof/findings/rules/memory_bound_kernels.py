@@ -48,6 +48,7 @@ COMPILED_ADVICE = (
     "kernels as one, use a smaller type, and scaled_dot_product_attention for attention."
 )
 EFFORT = Effort(Horizon.MEDIUM, "compile the model", "first steps take long; new shapes recompile")
+COMPILED_EFFORT = Effort(Horizon.LONG, "kernels written as one, or a smaller type", "losses differ")
 
 
 @rule(id="memory-bound-kernels", needs=("kernels",), effort=EFFORT)
@@ -80,6 +81,7 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.7 if facts.analysis.roofline else 0.5,
         places=tuple(Place(kernel=row.name) for row in rows[:MOST]),
         change=None if facts.compiled else "model = torch.compile(model)",
+        effort=COMPILED_EFFORT if facts.compiled else EFFORT,
     )
 
 

@@ -73,6 +73,7 @@ SLOWER = (
     "growing-step",
 )
 EFFORT = Effort(Horizon.QUICK, "a detach or a running sum", "none")
+ROWS_EFFORT = Effort(Horizon.QUICK, "one array instead of a growing one", "none")
 
 
 @rule(id="memory-growth", needs=("steps",), effort=EFFORT)
@@ -107,8 +108,9 @@ def _finding(
             fast, severity = True, Severity.CRITICAL
     copies = line is not None and _COPIES.search(line.source) is not None
     advice, change = (ADVICE, SUM) if run.trains else (OF_EVALUATION, METRIC)
+    effort = EFFORT
     if copies:
-        advice, change = COPIED, ROWS
+        advice, change, effort = COPIED, ROWS, ROWS_EFFORT
     return Finding(
         severity=severity,
         title=_title(memory, cost),
@@ -124,6 +126,7 @@ def _finding(
         change=change,
         matters=fast,
         explains=SLOWER,
+        effort=effort,
     )
 
 

@@ -49,6 +49,9 @@ CHANNELS_LAST_ADVICE = (
     "and input in channels_last."
 )
 EFFORT = Effort(Horizon.MEDIUM, "shapes change in the model's code", "a wrong axis goes unnoticed")
+CHANNELS_LAST_EFFORT = Effort(
+    Horizon.QUICK, "one line for the model, one for its input", "last digits of losses differ"
+)
 
 
 @rule(id="non-contiguous-layout", needs=("operators",), effort=EFFORT)
@@ -85,6 +88,7 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.6,
         places=kernels or (Place(phase=Phase.FORWARD.value, name="aten::contiguous"),),
         change=CHANNELS_LAST if kernels else None,
+        effort=CHANNELS_LAST_EFFORT if kernels else EFFORT,
         explains=("memory-bound-kernels",) if kernels else (),
     )
 

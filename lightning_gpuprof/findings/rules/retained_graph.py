@@ -51,6 +51,8 @@ DETACHED = """\
 loss_d = criterion(self.discriminator(fake.detach()), zeros)
 self.manual_backward(loss_d)  # without retain_graph=True"""
 EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: gradients add up")
+DETACH_EFFORT = Effort(Horizon.QUICK, "a detach for each optimizer's loss", "a loss trains less")
+HIDDEN_EFFORT = Effort(Horizon.QUICK, "a detach", "gradients end at the step")
 
 
 @rule(id="retained-graph", needs=("training", "steps"), effort=EFFORT)
@@ -96,6 +98,7 @@ def _repeated(run: RunResults, facts: TraceFacts) -> Finding | None:
         confidence=0.9 if lines else 0.7,
         places=(*lines[:1], Place(phase=Phase.BACKWARD.value)),
         change=DETACHED if several else ADDED_UP,
+        effort=DETACH_EFFORT if several else EFFORT,
     )
 
 
@@ -112,5 +115,6 @@ def _growing(grown: Growth) -> Finding:
         confidence=0.7,
         places=(Place(phase=Phase.BACKWARD.value),),
         change="self.hidden = hidden.detach()",
+        effort=HIDDEN_EFFORT,
         explains=("memory-growth", "growing-step"),
     )

@@ -30,7 +30,7 @@ counts.
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
-from lightning_gpuprof.analysis.savings.hidden import exposed
+from lightning_gpuprof.analysis.savings.serial import without_serial_work
 from lightning_gpuprof.findings.grade import ONCE_FRAC, seldom
 from lightning_gpuprof.findings.hooks import AVERAGE, SCHEDULER, norm_hooks, trains
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
@@ -62,9 +62,12 @@ OFTEN = "Run {name}'s work once in {every} steps, or move it to the epoch's end 
 UNLESS = " If it changes weights, gradients or the batch, make it cheaper instead."
 EFFORT = Effort(
     Horizon.QUICK,
-    "one setting, or a few lines in the callback",
+    "a condition in the callback",
     "its output comes less often; what changes weights or gradients must stay in every step",
 )
+SETTING_EFFORT = Effort(Horizon.QUICK, "one setting", "its output comes less often")
+SCHEDULER_EFFORT = Effort(Horizon.QUICK, "the scheduler's function", "none")
+AVERAGE_EFFORT = Effort(Horizon.QUICK, "one setting, or a few lines", "the average is coarser")
 
 
 @rule(id="slow-callback", needs=("training", "steps"), effort=EFFORT)
@@ -84,13 +87,15 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
 
 def _finding(run: RunResults, part: Part) -> Finding:
     per_step, step_ns = measured(part.per_step), measured(run.step_ns)
-    lost = exposed(run, part.phase, per_step.mean_ns)
     works_every = _works_every(per_step)
     every = max(EVERY_N_STEPS, seldom(works_every, 1, wanted=0.0))
     left_frac = works_every / every
-    saving = Range(
-        low=round(lost.low_ns * (1 - max(LEFT_FRAC, left_frac))),
-        high=round(lost.high_ns * (1 - left_frac)),
+    lost = without_serial_work(
+        run,
+        part.phase,
+        works_every * per_step.mean_ns,
+        works_every,
+        gone_frac=(1 - max(LEFT_FRAC, left_frac), 1 - left_frac),
     )
     return Finding(
         title=f"{part.name} takes {duration(per_step.mean_ns)} of each step "
@@ -101,12 +106,13 @@ def _finding(run: RunResults, part: Part) -> Finding:
             "callback_max_ns": per_step.max_ns,
             "active_steps_count": part.active_steps,
         },
-        saving_ns=saving,
+        saving_ns=Range(lost.low_ns, lost.high_ns),
         cause_ns=Range(per_step.mean_ns, per_step.mean_ns),
         confidence=0.5 if lost.basis == "unknown" else 0.9,
         places=(Place(phase=part.phase.value, name=part.name),),
         change=None if trains(part.name) else _change(part, every, works_every),
         explains=("host-sync", "step-time-jitter"),
+        effort=_effort(part.name),
     )
 
 
@@ -122,6 +128,14 @@ def _works_every(per_step: PerStep) -> int:
     if per_step.median_ns >= RARE * per_step.mean_ns:
         return 1
     return max(1, round(per_step.max_ns / max(1, per_step.mean_ns)))
+
+
+def _effort(name: str) -> Effort:
+    if name == SCHEDULER:
+        return SCHEDULER_EFFORT
+    if AVERAGE.search(name):
+        return AVERAGE_EFFORT
+    return SETTING_EFFORT if name in SETTINGS else EFFORT
 
 
 def _advice(name: str, every: int) -> str:

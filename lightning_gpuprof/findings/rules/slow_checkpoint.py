@@ -21,7 +21,7 @@ Part of a save may be waiting for a slow disk, which saving less often need not 
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.analysis.savings.serial import without_serial_work
 from lightning_gpuprof.findings.epoch_cost import of_run
 from lightning_gpuprof.findings.grade import FEWER, seldom
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
@@ -44,15 +44,23 @@ def judge(run: RunResults) -> Finding | None:
     mean_ns = None if run.every is None else run.every.mean_ns(Phase.CHECKPOINT)
     if not mean_ns or run.every is None or run.steps is None:
         return None
-    saves, step_ns = run.every.flagged.get("checkpoint", 0), measured(run.step_ns)
+    saves = run.every.flagged.get("checkpoint", 0)
     if not saves:
         return None
     each_ns = mean_ns * run.every.steps // saves
     gone_frac, advice, change = _less_often(run, mean_ns, saves)
     if gone_frac == 0:
         return None
-    most_ns = round(mean_ns * gone_frac)
-    saving = Range(low=around(most_ns)[0], high=around(most_ns, step_ns)[1])
+    epochs = measured(run.steps).epochs
+    lost = without_serial_work(
+        run,
+        Phase.CHECKPOINT,
+        each_ns,
+        run.every.steps / saves,
+        gone_frac=(gone_frac, gone_frac),
+        on_device=True,
+        amid_epochs=epochs is None or saves > epochs,
+    )
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
     return Finding(
         title=f"Checkpoints take {duration(each_ns)} each "
@@ -63,7 +71,7 @@ def judge(run: RunResults) -> Finding | None:
             "per_checkpoint_ns": each_ns,
             "checkpoints_count": saves,
         },
-        saving_ns=saving,
+        saving_ns=Range(lost.low_ns, lost.high_ns),
         cause_ns=Range(mean_ns, mean_ns),
         confidence=0.9,
         places=(

@@ -31,7 +31,7 @@ their own.
 from lightning_gpuprof.analysis.run.epochs import BetweenEpochs
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
-from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
+from lightning_gpuprof.analysis.savings.serial import without_serial_work
 from lightning_gpuprof.findings.epoch_cost import epoch_finding
 from lightning_gpuprof.findings.grade import FEWER, ONCE_FRAC
 from lightning_gpuprof.findings.hooks import trains
@@ -68,8 +68,11 @@ def _is_repeated(work: BetweenEpochs) -> bool:
 
 def _finding(run: RunResults, work: BetweenEpochs) -> Finding | None:
     learns, saved_frac = trains(work.name), 1 - 1 / FEWER
+    lost = without_serial_work(
+        run, work.phase, work.total_ns, gone_frac=(saved_frac, saved_frac), amid_epochs=False
+    )
     # On a GPU, the host often waits here for what the last steps of the epoch have queued.
-    least = 0 if run.on_gpu else saved_frac * (1 - AROUND_FRAC)
+    least_ns, whole_ns = 0 if run.on_gpu else lost.low_ns, max(1, work.total_ns)
     owner = "self" if work.phase is Phase.OTHER else "trainer"
     seldom = f"if ({owner}.current_epoch + 1) % {FEWER} == 0:\n    ...  # as before"
     return epoch_finding(
@@ -80,7 +83,7 @@ def _finding(run: RunResults, work: BetweenEpochs) -> Finding | None:
         title=f"{work.name} takes {{each}} between epochs",
         advice=(LEARNS if learns else SELDOM).format(name=work.name),
         place=Place(phase=work.phase.value, name=work.name),
-        gone_frac=(least, saved_frac * (1 + AROUND_FRAC)),
+        gone_frac=(least_ns / whole_ns, lost.high_ns / whole_ns),
         confidence=0.5 if run.on_gpu else 0.9,
         error_frac=work.error_frac,
         change=None if learns else f"# in {work.name}, around what takes the time\n{seldom}",

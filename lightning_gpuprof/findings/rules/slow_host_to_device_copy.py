@@ -61,11 +61,9 @@ PINNED = "DataLoader(..., pin_memory=True)"
 PINNED_TENSOR = "x = x.pin_memory().to(device, non_blocking=True)"
 PACK = "Pack the batch's many small tensors into one, copy that, and split it on the device."
 LESS = "Send less: smaller types (uint8, bfloat16), and only the tensors the model reads."
-EFFORT = Effort(
-    Horizon.QUICK,
-    "an argument of the DataLoader, or a hook's work moved",
-    "pinned memory is finite",
-)
+EFFORT = Effort(Horizon.MEDIUM, "what a batch holds", "the model gets other inputs")
+PIN_EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "pinned memory is finite")
+HOOK_EFFORT = Effort(Horizon.MEDIUM, "a hook's work is moved", "none")
 
 
 @dataclass(frozen=True)
@@ -119,6 +117,7 @@ def judge(run: RunResults) -> Finding | None:
         places=tuple(Place(phase=Phase.HOST_TO_DEVICE.value, name=hook.name) for hook in hooks)
         or (Place(phase=Phase.HOST_TO_DEVICE.value),),
         change=change,
+        effort=HOOK_EFFORT if hooks else PIN_EFFORT if change == PINNED else EFFORT,
     )
 
 
@@ -151,6 +150,7 @@ def _of_trace(run: RunResults, step_ns: int) -> Finding | None:
         cause_ns=saving,
         confidence=0.7,
         change=(PINNED if run.trains else PINNED_TENSOR) if pageable else None,
+        effort=PIN_EFFORT if pageable else EFFORT,
     )
 
 

@@ -31,7 +31,7 @@ from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
-from lightning_gpuprof.analysis.savings.hidden import exposed
+from lightning_gpuprof.analysis.savings.serial import without_serial_work
 from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.hooks import norm_hooks
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
@@ -65,6 +65,10 @@ IN_STEPS = (
 )
 IN_VALIDATION = "Draw only for the first batch, and only in one validation of a few."
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
+CALLS_EFFORT = Effort(Horizon.QUICK, "a condition around the calls", "curves have fewer points")
+EXPERIMENT_EFFORT = Effort(
+    Horizon.QUICK, "a condition around the call", "what it logs comes less often"
+)
 
 
 @rule(id="slow-logging", needs=("training", "steps"), effort=EFFORT)
@@ -107,7 +111,7 @@ def _by_loggers(run: RunResults) -> Finding | None:
     change, goes_ns = _change(run, cost_ns, called_ns, hooks[0].name if hooks else None)
     if not goes_ns:
         return None  # values are logged seldom already
-    lost = exposed(run, Phase.LOGGING, goes_ns)
+    lost = without_serial_work(run, Phase.LOGGING, goes_ns)
     calls = bool(hooks) or "self.log(" in change
     usual_ns = min(called_ns, USUAL_NS, cost_ns) if calls else 0
     left = 1 - min(1.0, _seldom_ns(usual_ns) / goes_ns)
@@ -122,6 +126,7 @@ def _by_loggers(run: RunResults) -> Finding | None:
         confidence=0.7 if hooks else 0.9,
         places=tuple(Place(phase=part.phase.value, name=part.name) for part in (*loggers, *hooks)),
         change=change,
+        effort=EFFORT if change.startswith("Trainer(") else CALLS_EFFORT,
         explains=EXPLAINS,
     )
 
@@ -151,8 +156,9 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
     apart = max(1, round(1 / first.active_frac)) if first.active_frac else 1
     every = FEWER if validates else seldom(apart, 1, wanted=EVERY_N_STEPS)
     gone = 1 - (1 / FEWER if validates else apart / every)
-    lost = exposed(run, phase, cost_ns)
-    saving = Range(low=round(gone * lost.low_ns), high=round(gone * lost.high_ns))
+    lost = without_serial_work(
+        run, phase, apart * cost_ns, apart, gone_frac=(gone, gone), amid_epochs=not validates
+    )
     names = tuple(Place(phase=phase.value, name=name) for name, _ in calls[:MOST_NAMES])
     condition = LOGGED.replace(str(EVERY_N_STEPS), str(every))
     if validates:
@@ -161,12 +167,13 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
         title=f"{name} takes {duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
         advice=IN_VALIDATION if validates else IN_STEPS.format(every=every),
         evidence={"experiment_ns": cost_ns, "steps_between_count": apart},
-        saving_ns=saving,
+        saving_ns=Range(lost.low_ns, lost.high_ns),
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.9,
         places=(*_lines(run, phase, [name for name, _ in calls]), *names),
         change=f"if {condition}:\n    self.logger.{name}(...)",
         when=When.ALSO_BETWEEN if validates else When.IN_STEPS,
+        effort=EXPERIMENT_EFFORT,
         explains=EXPLAINS,
     )
 

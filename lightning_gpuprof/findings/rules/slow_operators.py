@@ -105,6 +105,13 @@ CHANGE = {
 OF_TRAINER = 'Trainer(..., precision="32-true")'
 DTYPES = {"c10::Half": "float16", "c10::BFloat16": "bfloat16", "double": "float64"}
 """Types as programs name them, by their names in traces."""
+EFFORTS = {
+    Cause.DTYPE: EFFORT,
+    Cause.STRIDES: Effort(Horizon.QUICK, "one line before the calls", "a copy of the tensor"),
+    Cause.DENORMAL: Effort(Horizon.QUICK, "one line", "numbers below 1e-38 become 0"),
+    Cause.UNFLUSHED: Effort(Horizon.QUICK, "one line before the calls", "losses differ a little"),
+    Cause.UNKNOWN: Effort(Horizon.LONG, "the machine or the data", "it depends on the change"),
+}
 
 
 @rule(id="slow-operators", needs=("steps", "trace"), effort=EFFORT)
@@ -142,6 +149,7 @@ def judge(run: RunResults) -> Finding | None:
         places=_places(slow, run),
         change=OF_TRAINER if cause is Cause.DTYPE and _lowered(run) else CHANGE[cause],
         explains=("costly-line", "host-bound", "slow-python"),
+        effort=EFFORTS[cause],
     )
 
 

@@ -63,6 +63,11 @@ EFFORT = Effort(
     "compile the model, capture it as a graph, or batch a loop",
     "shapes must stay the same",
 )
+COMPILE_EFFORT = Effort(
+    Horizon.MEDIUM,
+    "compile the model, or batch a loop",
+    "first steps take long; new shapes recompile",
+)
 
 
 @rule(id="small-kernels", needs=("kernels",), effort=EFFORT)
@@ -103,6 +108,7 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.7,
         places=(Place(kernel=most.name),) if most else (),
         change=change,
+        effort=EFFORT if facts.takes_cuda_graphs else COMPILE_EFFORT,
         explains=("host-bound",),
     )
 

@@ -142,6 +142,13 @@ WHEN = {
     Rhythm.ONCE: When.BETWEEN,
 }
 EFFORT = Effort(Horizon.QUICK, "the hook or setting that is named", "its output comes less often")
+EFFORTS = {
+    Kind.PROFILER: Effort(
+        Horizon.QUICK, "one argument of the Trainer", "its own report is missing"
+    ),
+    Kind.LOADER_HOOK: Effort(Horizon.QUICK, "a few lines of the data module", "none"),
+}
+ONCE_EFFORT = Effort(Horizon.MEDIUM, "what is made before training is stored", "it may be outdated")
 
 
 @rule(id="unexplained-share", needs=("training", "steps"), effort=EFFORT)
@@ -207,4 +214,5 @@ def _finding(run: RunResults, account: Account, share: Share) -> Finding:
         places=(Place(phase=share.phase.value, name=share.name),),
         when=WHEN[share.rhythm],
         change=change and change.format(name=name),
+        effort=ONCE_EFFORT if once else EFFORTS.get(share.kind),
     )

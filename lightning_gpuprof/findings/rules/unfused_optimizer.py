@@ -60,6 +60,8 @@ AROUND_LOW_NS, AROUND_HIGH_NS = 100_000, 250_000
 _TWIN = re.compile(r"(?:^|_|(?<=[a-z]))(AdamW|Adam|SGD|Adagrad)(?![A-Za-z])")
 """Matches the optimizer of torch that a class is named after: in `MyAdamW`, but not in `RAdam`."""
 EFFORT = Effort(Horizon.QUICK, "one argument of the optimizer", "last digits of weights differ")
+TWIN_EFFORT = Effort(Horizon.QUICK, "another optimizer class", "it may compute something else")
+LISTS_EFFORT = Effort(Horizon.MEDIUM, "the optimizer's code", "last digits of weights differ")
 
 
 @rule(id="unfused-optimizer", needs=("training", "steps", "model"), effort=EFFORT)
@@ -100,6 +102,7 @@ def _finding(
     advice: str,
     change: str | None,
     confidence: float,
+    effort: Effort = EFFORT,
 ) -> Finding | None:
     step_ns = measured(run.step_ns)
     if not saving.high:
@@ -114,6 +117,7 @@ def _finding(
         confidence=confidence,
         places=(Place(phase=Phase.OPTIMIZER_STEP.value, name=name),),
         change=change,
+        effort=effort,
     )
 
 
@@ -130,10 +134,11 @@ def _of_other_package(run: RunResults, step: PerStep, name: str, tensors: int) -
     lists = f"{name} loops over {tensors} tensors in Python: update lists of tensors instead "
     lists += "(torch._foreach_mul_ and the like)."
     if twin is None:  # lists of large tensors may be no faster
-        return _finding(run, name, step, tensors, Range(0, saving.high), lists, None, 0.5)
+        most = Range(0, saving.high)
+        return _finding(run, name, step, tensors, most, lists, None, 0.5, LISTS_EFFORT)
     advice = f"Use torch's own {twin[1]}, fused, if it computes the same. Otherwise: {lists}"
     change = f"torch.optim.{twin[1]}(..., fused=True)  # in place of {name}"
-    return _finding(run, name, step, tensors, saving, advice, change, 0.7)
+    return _finding(run, name, step, tensors, saving, advice, change, 0.7, TWIN_EFFORT)
 
 
 def _gains(optimizer: OptimizerFacts, *, on_gpu: bool, sparse: bool) -> bool:

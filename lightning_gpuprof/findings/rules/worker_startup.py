@@ -56,6 +56,8 @@ ANEW = (
 FEW = 2
 """So many batches per worker are made as fast without workers."""
 EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep their memory")
+WITHOUT_EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "none")
+RELOAD_EFFORT = Effort(Horizon.MEDIUM, "how the dataset changes between epochs", "none")
 
 
 @rule(id="worker-startup", needs=("training", "steps"), effort=EFFORT)
@@ -84,11 +86,12 @@ def _of_epochs(run: RunResults) -> Finding | None:
     most_ns = cost_ns + starts.slower_ns // steps.ran
     saving = Range(sure_ns * again // steps.ran, around(most_ns)[1])
     change: str | None = f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)"
-    advice = KEEP
+    advice, effort = KEEP, EFFORT
     if _needless(run):
-        advice, change = ROWS, WITHOUT
+        advice, change, effort = ROWS, WITHOUT, WITHOUT_EFFORT
     elif starts.remade_ns:
         advice, change = KEEP + ANEW, RELOAD if persistent else None
+        effort = RELOAD_EFFORT
     return Finding(
         title=f"Each epoch waits {duration(waited_ns)} for workers to start "
         f"({of_run(run, starts.again_ns)})",
@@ -107,6 +110,7 @@ def _of_epochs(run: RunResults) -> Finding | None:
         places=(Place(phase=Phase.DATA_WAIT.value),),
         when=When.BETWEEN,
         change=change,
+        effort=effort,
     )
 
 
@@ -155,10 +159,12 @@ def _of_validations(run: RunResults) -> Finding | None:
     low_ns = low_ns * (validations.count - 1) // run.every.steps
     saving = Range(low=around(low_ns)[0], high=around(cost_ns, step_ns)[1])
     advice, change = KEEP_VALIDATION, f"num_workers={workers}, persistent_workers=True"
+    effort = EFFORT
     loaders = validations.loader.loaders or 1
     batches, started = (validations.loader.length or 0) / loaders, workers * loaders
     if 0 < batches <= FEW * workers:
         advice, change = FEW_BATCHES.format(batches=round(batches)), "num_workers=0"
+        effort = WITHOUT_EFFORT
     return Finding(
         title=f"Starting {started} {'worker' if started == 1 else 'workers'} costs each validation "
         f"{duration(each_ns)} ({of_run(run, each_ns * validations.count)})",
@@ -176,4 +182,5 @@ def _of_validations(run: RunResults) -> Finding | None:
         places=(Place(phase=Phase.VALIDATION.value, name="val_dataloader"),),
         when=When.ALSO_BETWEEN,
         change=f"DataLoader(..., {change})  # validation's",
+        effort=effort,
     )

@@ -31,12 +31,12 @@ BY_SAVING = "the largest saving that can be counted on first"
 ORDER = (State.LOOK, State.OK, State.NOT_MEASURED)
 
 
-def findings_section(run: RunResults, findings: Sequence[Finding]) -> Section:
-    """Return the findings, the largest saving that can be counted on first."""
+def findings_section(run: RunResults, findings: Sequence[Finding], *, run_dir: str) -> Section:
+    """Return the findings of the run in a folder, the largest saving to count on first."""
     if not findings:
         silence = Text(("No rule fired on what was measured.",))
         return Section("findings", "What holds it back", "first", (silence,))
-    cards = tuple(finding_card(finding, run) for finding in findings)
+    cards = tuple(finding_card(finding, run, run_dir=run_dir) for finding in findings)
     note = BY_SAVING if len(cards) > 1 else None
     return Section("findings", "What holds it back", "first", cards, note=note)
 

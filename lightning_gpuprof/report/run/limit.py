@@ -73,19 +73,23 @@ def waiting_side(run: RunResults, findings: Sequence[Finding] = ()) -> tuple[str
 
     If a finding says what to do, it is named. None without device marks.
     """
-    device = run.device.time
-    if device is None or not run.on_gpu:
+    device, busy = run.device.time, gpu_busy(run)
+    if device is None or busy is None or busy.state is None:
         return None
-    facts = trace_facts(run)
-    title = SIDES[device.state]
-    advice = faster(device.state, facts.analysis if facts else None, trains=run.trains)
-    answering = ANSWERED_BY[device.state]
+    facts, state = trace_facts(run), busy.state
+    title = SIDES[state]
+    advice = faster(state, facts.analysis if facts else None, trains=run.trains)
+    answering = ANSWERED_BY[state]
     ids = dict.fromkeys(finding.id for finding in findings if finding.id in answering)
     if ids:
         advice = f"Look at {name_findings(tuple(ids))}."
     share = percent(device.state_frac[device.state]).replace(".0%", "%")
     if device.state is StepState.DEVICE_BOUND:
         advice = f"It had work queued in {share} of steps. {advice}"
+    elif state is StepState.DEVICE_BOUND:
+        advice = (
+            f"The host waits for it in {share} of steps, which costs nothing: it is busy. {advice}"
+        )
     return title.format(share=share), advice
 
 

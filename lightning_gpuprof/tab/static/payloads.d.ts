@@ -208,6 +208,8 @@ export interface FindingCard {
   no_saving?: string;
   /** Where the rule is documented. */
   page?: string | null;
+  /** None for a trace alone, whose program is not known. */
+  trial?: TrialCommand | null;
 }
 
 /** What a change saves per step, as an interval and in words. */
@@ -233,6 +235,14 @@ export interface Saving {
   indirect_ns?: number;
   cause_low_ns?: number | null;
   cause_high_ns?: number | null;
+}
+
+/** How to measure what a change gains. */
+export interface TrialCommand {
+  /** What the command measures, or why no command does. */
+  note: string;
+  /** A command to paste; None if no trial can measure the change. */
+  command?: string | null;
 }
 
 /** A drawing with many points, whose payload has its own route; text surfaces leave it out. */

@@ -450,7 +450,7 @@ function findings(surface, cards) {
  * @param {boolean} open
  */
 export function findingCard(surface, finding, open) {
-  const { id, severity, title, advice, change, saving, confidence } = finding;
+  const { id, severity, title, advice, change, saving, confidence, trial } = finding;
   return h(
     "details.finding",
     { "data-severity": severity, "data-finding": id, open },
@@ -464,6 +464,8 @@ export function findingCard(surface, finding, open) {
     h("p.advice", null, advice),
     change && code(change),
     h("p.gain-text", null, saving ? saving.sentence : finding.no_saving),
+    trial?.command && code(trial.command),
+    trial && h("p.note", null, trial.note),
     places(surface, finding),
     h("dl.evidence", { "aria-label": "Evidence" }, chips(finding.evidence), chip("confidence", percent(confidence))),
     h("p.note", null, h("code", null, id)),

@@ -104,6 +104,13 @@ def test_every_category_has_an_example():
         ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x64_stage3_tensor16x8x8", True),
         ("volta_sgemm_64x64_nt", False),
         ("ampere_sgemm_128x64_nn", False),
+        ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_bA32_bB16_bC32_t128x8x512u2_s6_et128x8", True),
+        ("fmhaSm100aKernel_QkvBfloat16OBfloat16H64PagedKvCausalP64VarSeqQ8Kv128Persistent", True),
+        ("void at::native::my_matmul<float>(float*)", None),
+        ("my_attention_kernel", None),
+        ("void gemv2T_kernel_val<int, int, float, float, float, 128, 16>", False),
+        ("Cijk_Ailk_Bljk_SB_MT64x64x16_SE_K1", False),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>", False),
     ],
 )
 def test_matrix_units_are_told_by_a_kernel_s_name(name, used):

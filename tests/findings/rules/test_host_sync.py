@@ -88,6 +88,26 @@ def test_a_wait_of_watched_steps_is_no_longer_than_a_step(evaluate):
     assert finding.evidence["blocked_ns"] == 3 * MS
 
 
+def stopping(ahead_ns):
+    """Device marks of steps in which the host waits for the device behind forward."""
+    columns = {"device_dur": 10 * MS, "device/forward": 2 * MS, "device/backward": 2 * MS}
+    return {**columns, "run_ahead/forward": ahead_ns, "run_ahead/backward": US}
+
+
+def test_marks_alone_show_that_the_host_stops(evaluate):
+    finding = evaluate(WORK, columns=stopping(3 * MS), device=CUDA)
+    assert finding.title == "The host stops to wait for the device in 100.0% of steps"
+    idle_ns = finding.evidence["device_idle_at_most_ns"]
+    assert span(finding) == (0, idle_ns)
+    assert 5 * MS < idle_ns < 10 * MS
+    assert "inspect SCRIPT" in finding.advice
+
+
+def test_a_host_that_waits_for_a_busy_device_is_not_held_up(evaluate):
+    trace = {"gpu": {"busy_ns": 20 * MS, "steps": 2}}
+    assert evaluate(WORK, columns=stopping(3 * MS), device=CUDA, trace=trace) is None
+
+
 def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(evaluate):
     finding = evaluate(WORK, records=[SITE])
     assert finding.title == "3.0 reads per step would each stop the host on a GPU"
