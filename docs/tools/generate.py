@@ -26,6 +26,7 @@ from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.questions import questions
 from lightning_gpuprof.findings.registry import rules
+from lightning_gpuprof.recorders.predict_outputs import PredictOutputsRecorder
 from lightning_gpuprof.units import quantity
 
 DOCS = Path(__file__).parents[1]
@@ -181,8 +182,9 @@ def touches_page() -> str:
         "",
         "The parts of `GpuProfCallback()`: what each costs and touches in your run, and when. None",
         "pushes a mode of torch, changes a setting of torch, an environment variable or a warnings",
-        "filter, computes on your tensors (but for DeferredLoss), or leaves a process or a thread",
-        "behind. One attribute of torch's modules is replaced in the steps of ProfilerSchedule's",
+        "filter, computes on your tensors (but for DeferredLoss and, with outputs=True,",
+        "PredictOutputsRecorder), or leaves a process or a thread behind.",
+        "One attribute of torch's modules is replaced in the steps of ProfilerSchedule's",
         "window. All exceptions are named below with their reasons, and put back as training ends",
         "(but for CuptiTeardown, if it is switched on).",
         "Ranks make no collective for it, but for `DeferredLoss(sync_dist=True)`: rank 0 tells the",
@@ -196,7 +198,7 @@ def touches_page() -> str:
     for part in PARTS:
         lines += [f"## {part.__name__}", "", *_rows(part), ""]
     lines += ["## Recorders of RunFacts", ""]
-    for recorder in RECORDERS:
+    for recorder in (*RECORDERS, PredictOutputsRecorder):
         lines += [f"### {recorder.__name__}", "", *_rows(recorder), ""]
     return "\n".join(lines)
 
