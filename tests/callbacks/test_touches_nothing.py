@@ -31,7 +31,7 @@ from lightning_gpuprof import BatchSizeAdvisor, DeferredLoss, DeviceMonitor, Gpu
 
 STEPS = 18
 """The default window of torch.profiler (steps 10 to 14) is among them."""
-PAGE = Path(__file__).parents[2] / "docs" / "what-it-touches.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "what-it-touches.md"
 
 
 class Around:
