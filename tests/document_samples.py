@@ -12,7 +12,7 @@ from recorded import RECORDED, lay_out, lay_out_faults
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.analysis.trace_tables import ANALYSIS_VERSION
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.records.facts import CoreWait
+from lightning_gpuprof.records.facts import CompileTime, CoreWait
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, top_runs, trace_name
 from lightning_gpuprof.records.lines import LineCount, OutsideLines
 from lightning_gpuprof.records.schema import (
@@ -126,6 +126,7 @@ def everything_run(folder: Path) -> Path:
         site,
         Advice(step=50, batch_size=8, suggested_batch_size=16, low=12, high=20),
         Note(step=0, name="n", message="a note"),
+        CompileTime(step=0, took_ns=MS),
         OutsideLines(
             9, (LineCount("other", "train.py", 5, "f", "g()", None, None, 9),), {"other": 9}
         ),

@@ -18,6 +18,10 @@ _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 _FIGURE = re.compile(
     rf"(?<![\w.,])({_NUMBER})(?: to ({_NUMBER}))? ?(ns|µs|ms|s|%|B|KiB|MiB|GiB|TiB)(?![\w/-])"
 )
+THRESHOLDS = {"10 µs"}
+"""Limits of definitions, which are no measured figures."""
+WORK = ("host_to_device", "forward", "zero_grad", "backward", "clip_gradients", "optimizer_step")
+_INSTEAD = re.compile(r"instead of (\d[\d.]* (?:ns|µs|ms|s))")
 WHOLES = ("step_ns", "mean_ns", "fit_step_ns", "device_step_ns", "wall_ns", "whole_fit_ns")
 """Keys of times of which other times are shares."""
 
@@ -26,11 +30,23 @@ def orphans(document):
     """Return the figures in sentences that no figure of the document is, with their sentence."""
     known = _known(document)
     return [
-        f"{figure} in {sentence!r}"
-        for sentence in sentences(document)
-        for figure in figures_in(sentence)
-        if figure not in known
+        *(
+            f"{figure} in {sentence!r} is no figure of the document"
+            for sentence in sentences(document)
+            for figure in figures_in(sentence)
+            if figure not in known
+        ),
+        *_other_steps(document),
     ]
+
+
+def _other_steps(document):
+    """Find sentences that compare a new step with another one than the document's."""
+    steps = {duration(value) for key, _, value in _values(document) if key == "step_ns"}
+    for sentence in sentences(document):
+        for step in _INSTEAD.findall(sentence):
+            if step not in steps:
+                yield f"{sentence!r} compares with another step than {sorted(steps)}"
 
 
 def figures_in(sentence):
@@ -71,7 +87,13 @@ def _known(document):
         if key in WHOLES:
             wholes.add(value)
     shares = {time / whole for time in times for whole in wholes if whole}
-    known = {duration(time) for time in times} | {size(value) for value in sizes}
+    saved = [card.saving.likely_ns for card in document.findings if card.saving is not None]
+    times |= {whole - likely for whole in wholes for likely in saved}
+    bars = [bar for part in document.parts(Bars) if part.id == "phases" for bar in part.bars]
+    fracs.add(sum(bar.frac for bar in bars if bar.key in WORK and not bar.level))
+    known = {duration(time) for time in times} | {size(value) for value in sizes} | THRESHOLDS
+    error = document.subject.facts.get("error") or ""
+    known |= {size(float(number) * 2**30) for number in re.findall(r"([\d.]+) GiB", error)}
     for frac in fracs | shares | {1 - frac for frac in fracs}:
         known |= {f"{frac * 100:.{digits}f}%" for digits in range(3)}
     return known | {"0%", "0.0%", "100%", "0 ns"}

@@ -4,6 +4,8 @@ import math
 import re
 from collections import defaultdict
 
+from figures_in_sentences import orphans
+
 from lightning_gpuprof.findings.questions import questions
 from lightning_gpuprof.findings.usual_advice import USUAL
 from lightning_gpuprof.report.document import Bars, Figures, FindingCard, Quantity, Table
@@ -35,6 +37,7 @@ def contradictions(document):
         *_advice_with_two_gains(document),
         *_device_times(document),
         *_no_changes(document),
+        *orphans(document),
     ]
 
 

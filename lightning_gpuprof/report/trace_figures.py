@@ -7,7 +7,6 @@ from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.findings.question_figures import FIGURES, FigureInputs
 from lightning_gpuprof.findings.trace_findings import as_run
 from lightning_gpuprof.report.document import Figure, Figures, Section
-from lightning_gpuprof.units import duration, size
 
 SHARES = (
     (
@@ -49,7 +48,7 @@ def trace_figures(analysis: TraceAnalysis) -> Iterator[Figure]:
         note = f"of the {_whole(analysis, 'steps')}, in which the host waits for the device"
         yield Figure("sync_frac", "Host syncs", analysis.sync_frac, "frac", note)
     yield from _shares(analysis)
-    yield from _conversions(analysis)
+    yield from conversion_figures(analysis)
     yield from _launches(analysis)
 
 
@@ -80,21 +79,19 @@ def _shares(analysis: TraceAnalysis) -> Iterator[Figure]:
     yield Figure("exposed_copies_frac", "Exposed copies", copies_frac, "frac", note)
 
 
-def conversions_figure(analysis: TraceAnalysis) -> Figure | None:
-    """Return how often `.to()` and `.cuda()` are called and what they copy; None if never."""
-    return next(_conversions(analysis), None)
-
-
-def _conversions(analysis: TraceAnalysis) -> Iterator[Figure]:
+def conversion_figures(analysis: TraceAnalysis) -> Iterator[Figure]:
+    """Yield how often `.to()` and `.cuda()` are called, and what they copy; nothing if never."""
     calls = {row.name: row.count for row in analysis.operators}
     if not calls.get("aten::to"):
         return
     steps = analysis.distinct_steps
     per = max(1, steps)
-    copied = "" if analysis.to_bytes is None else f" {size(analysis.to_bytes / per)}"
     per_step = " per step" if steps else ""
-    note = f"calls{per_step}; {calls.get('aten::_to_copy', 0) / per:,.4g} of them copy{copied}"
+    note = f"calls{per_step}; {calls.get('aten::_to_copy', 0) / per:,.4g} of them copy"
     yield Figure("to_count", ".to() and .cuda()", calls["aten::to"] / per, "count", note)
+    if analysis.to_bytes is not None:
+        of_steps = "per step" if steps else None
+        yield Figure("to_bytes", "What these copy", analysis.to_bytes / per, "bytes", of_steps)
 
 
 def _launches(analysis: TraceAnalysis) -> Iterator[Figure]:
@@ -106,8 +103,9 @@ def _launches(analysis: TraceAnalysis) -> Iterator[Figure]:
         note = "median; long means that the device is behind the host"
         yield Figure("launch_to_start_ns", "Launch to start", launches.delay.median_ns, "ns", note)
     if short is not None:
-        note = f"below 10 µs: {short.count:,}, {duration(short.total_ns)} together"
+        note = f"of the number of kernels; below 10 µs: {short.count:,}"
         yield Figure("short_kernel_frac", "Short kernels", short.count_frac, "frac", note)
+        yield Figure("short_kernels_ns", "Short kernels, together", short.total_ns, "ns")
 
 
 def _whole(analysis: TraceAnalysis, steps: str) -> str:

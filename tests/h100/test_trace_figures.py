@@ -9,7 +9,7 @@ from analyzed import analyzed_values
 from raw_trace import CALLS, RawTrace, union
 
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
-from lightning_gpuprof.report.trace_figures import conversions_figure
+from lightning_gpuprof.report.trace_figures import conversion_figures
 
 TRACED = ["fp32-products", "pageable-copies", "reads-in-a-loop", "small-batch"]
 FILE = "plugins/gpuprof/rank0-cycle0.pt.trace.json.gz"
@@ -170,5 +170,5 @@ def test_copies_by_to_are_counted_with_the_bytes_of_their_inputs(both):
     read = [prod(e.args["Input Dims"][0]) * sizes[e.args["Input type"][0]] for e in copies]
     assert found["to_bytes"] == (sum(read) if read else None)
     calls = [event for event in raw.of("cpu_op") if event.name == "aten::to"]
-    figure = conversions_figure(analyze_file(found["file"]))
+    figure = next(conversion_figures(analyze_file(found["file"])), None)
     assert (None if figure is None else figure.value) == (len(calls) / 4 if calls else None)

@@ -171,6 +171,7 @@ def _of_collector(run: RunResults, spikes: Spikes, collected_ns: int) -> Finding
 def _evidence(spikes: Spikes, collected_ns: int) -> dict[str, int | float]:
     return {
         "spikes_count": spikes.count,
+        "excess_ns": spikes.excess_ns // max(1, spikes.count),
         "excess_per_step_ns": spikes.excess_per_step_ns,
         "collections_count": spikes.gc_count,
         "collecting_per_step_ns": collected_ns,

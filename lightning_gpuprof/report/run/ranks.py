@@ -7,7 +7,16 @@ from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.report.document import Chart, Column, Section, Table, Text, Value
+from lightning_gpuprof.report.document import (
+    Chart,
+    Column,
+    Figure,
+    Figures,
+    Section,
+    Table,
+    Text,
+    Value,
+)
 from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.units import duration
 
@@ -58,9 +67,13 @@ def ranks_section(run: RunResults, findings: Sequence[Finding]) -> Section | Non
     if many:
         note += "; those that wait least come first"
     sentence, _ = rank_verdict(run.ranks, findings)
-    difference = Text((sentence,))
-    chart = Chart("ranks", "Ranks side by side")
-    return Section("ranks", "Ranks", "page", (difference, table, chart), note=note)
+    body: list[Text | Table | Figures | Chart] = [Text((sentence,)), table]
+    if (difference := run.ranks.difference) is not None:
+        label = f"rank {difference.rank} longer than the others"
+        more = Figure("rank_difference_ns", label, difference.more_ns, "ns")
+        body.append(Figures((more,)))
+    body.append(Chart("ranks", "Ranks side by side"))
+    return Section("ranks", "Ranks", "page", tuple(body), note=note)
 
 
 def rank_verdict(ranks: RankResults, findings: Sequence[Finding]) -> tuple[str, int | None]:

@@ -12,7 +12,7 @@ from lightning_gpuprof.report.format import shown
 from lightning_gpuprof.report.labels import MEMORY
 from lightning_gpuprof.report.run.steps import OUTSIDE_LABELS
 from lightning_gpuprof.report.run.traced import others_in
-from lightning_gpuprof.report.trace_figures import conversions_figure
+from lightning_gpuprof.report.trace_figures import conversion_figures
 from lightning_gpuprof.units import duration, percent, size
 
 NO_TRACE_NOTES = ("no-trace", "profiler-busy", "trace-failed")
@@ -86,12 +86,13 @@ def _rest(run: RunResults) -> Iterator[tuple[str, str, str]]:
         yield "device", "device", _driver_line(run.device.use)
     yield "traces", "traces", _traces_line(run)
     last = last_analysed(run)
-    conversions = None
     if last is not None and last.analysis is not None:
-        conversions = conversions_figure(last.analysis)
-    if conversions is not None:
-        calls = shown(conversions.value, conversions.unit)
-        yield "to_calls", conversions.label, f"{calls} {conversions.note}"
+        for figure in conversion_figures(last.analysis):
+            yield (
+                figure.key,
+                figure.label,
+                f"{shown(figure.value, figure.unit)} {figure.note or ''}",
+            )
     yield "outside_steps", "outside steps", _outside_line(run)
     accounted, wall = percent(run.wall.accounted_frac), duration(run.wall.wall_ns)
     yield "wall_time", "wall time", f"{accounted} of {wall} wall time is accounted for"

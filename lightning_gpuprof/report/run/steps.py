@@ -215,7 +215,11 @@ def totals_section(run: RunResults) -> Section | None:
     if not any(row["total_ns"] for row in rows):
         return None
     table = Table("totals", columns, tuple(row for row in rows if row["total_ns"]))
-    return Section("totals", "Phases over the whole session", "verbose", (table,))
+    body: list[Table | Figures] = [table]
+    if (compiling := run.compiled.time) is not None and compiling.whole_ns:
+        took = Figure("compiling_total_ns", "torch.compile, in any phase", compiling.whole_ns, "ns")
+        body.append(Figures((took,)))
+    return Section("totals", "Phases over the whole session", "verbose", tuple(body))
 
 
 def _part_row(part: Part) -> dict[str, Value]:

@@ -5,7 +5,7 @@ from analyzed import analyze_timeline
 
 from lightning_gpuprof.analysis.trace.trace_window import steady_window, step_window
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.report.trace_figures import conversions_figure
+from lightning_gpuprof.report.trace_figures import conversion_figures
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 
 
@@ -138,8 +138,9 @@ def test_calls_of_to_have_the_bytes_of_what_they_copy_on_a_cpu_too(write_trace, 
     timeline = open_timeline(write_trace([step(1, 0, 50), step(2, 50, 50), *calls]))
     analysis = analyze_timeline(timeline)
     assert analysis.to_bytes == 2 * 30
-    figure = conversions_figure(analysis)
-    assert (figure.value, figure.note) == (2, "calls per step; 1 of them copy 30 B")
+    calls, copied = conversion_figures(analysis)
+    assert (calls.value, calls.note) == (2, "calls per step; 1 of them copy")
+    assert (copied.value, copied.unit, copied.note) == (30, "bytes", "per step")
 
 
 def test_waits_for_a_device_are_told_from_those_for_a_stream_and_an_event(analysed, op):
