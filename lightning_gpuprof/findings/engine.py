@@ -96,8 +96,8 @@ def _bounded(finding: Finding, run: RunResults) -> Finding:
 
     The saving is widened by how much two equal runs of this length differ; the two errors are
     independent, so their squares add up. The middle stays where it is unless the lower end would
-    fall below zero. A saving that may be zero and is unlikely to be noticeable is `info`,
-    unless the finding matters without it.
+    fall below zero, or the machine was busy. A saving that may be zero and is unlikely to be
+    noticeable is `info`, unless the finding matters without it.
     """
     most_ns = _most_ns(finding, run)
     claimed = finding.saving_ns
@@ -105,7 +105,7 @@ def _bounded(finding: Finding, run: RunResults) -> Finding:
     half = (capped.high - capped.low) / 2
     widened = max(half, min(hypot(half, run.variation.noise_ns or 0), capped.middle))
     saving = Range(
-        low=round(capped.middle - widened),
+        low=round((capped.middle - widened) * (1 - _waited_frac(run))),
         high=min(round(capped.middle + widened), most_ns),
     )
     severity, confidence = finding.severity, finding.confidence
@@ -126,6 +126,16 @@ def _bounded(finding: Finding, run: RunResults) -> Finding:
         severity=severity,
         confidence=confidence,
     )
+
+
+def _waited_frac(run: RunResults) -> float:
+    """Return the share of host times that is waiting for a core, on a busy machine.
+
+    A cause takes less by so much where cores are free, so at least the rest of it is saved. On a
+    GPU the times that are saved are the device's.
+    """
+    wait = run.facts.core_wait
+    return wait.busy_frac if wait is not None and not run.on_gpu else 0.0
 
 
 def _most_ns(finding: Finding, run: RunResults) -> int:

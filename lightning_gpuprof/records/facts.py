@@ -7,6 +7,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from typing_extensions import Self
 
+BUSY_FRAC = 0.1
+"""A machine is busy if the training thread waits for a core for this share of its time."""
+
 
 class FactBase(Struct, tag_field="kind", omit_defaults=True, frozen=True):
     """A record that replaces earlier records of its kind in the same session.
@@ -36,6 +39,11 @@ class CoreWait(Counters, tag="core_wait", frozen=True):
     def frac(self) -> float:
         """Share of the training time in which the thread waited for a core."""
         return self.queued_ns / max(1, self.wall_ns)
+
+    @property
+    def busy_frac(self) -> float:
+        """The same share if the machine was busy, else 0."""
+        return self.frac if self.frac >= BUSY_FRAC else 0.0
 
 
 class IoPressure(Counters, tag="io_pressure", frozen=True):

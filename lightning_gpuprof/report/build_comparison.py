@@ -36,7 +36,6 @@ from lightning_gpuprof.report.document import (
 from lightning_gpuprof.report.finding_cards import labelled
 from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.report.load import Report
-from lightning_gpuprof.report.notices import MAX_CORE_WAIT
 from lightning_gpuprof.report.predictions import predictions, predictions_section
 from lightning_gpuprof.report.run.answer import BASES
 from lightning_gpuprof.units import percent
@@ -282,7 +281,7 @@ def _warnings(base: Report, new: Report, result: Comparison) -> Iterator[str]:
         )
     for side, report in sides.items():
         wait = report.results.facts.core_wait
-        if wait is not None and wait.frac >= MAX_CORE_WAIT:
+        if wait is not None and wait.busy_frac:
             yield f"The {side} run waited {percent(wait.frac)} of its time for a free core."
     if result.compiling_left_out is not None:
         yield (

@@ -15,8 +15,6 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, 
 from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.units import duration, percent
 
-MAX_CORE_WAIT = 0.1
-"""The cores count as busy if training waited this share of its time for a free one."""
 _MOST = 6
 _LOST = re.compile(
     r"[Cc]onnection (was )?(closed|reset|refused)|[Rr]emote (worker|process)|Broken pipe|"
@@ -92,7 +90,7 @@ def trace_notices(
 def busy_notice(results: RunResults) -> str | None:
     """Say that training waited for free cores; None if it hardly did or was not measured."""
     wait, cores = results.facts.core_wait, results.start.cpu_count
-    if wait is None or wait.frac < MAX_CORE_WAIT:
+    if wait is None or not wait.busy_frac:
         return None
     these = f"the {cores} cores" if cores else "the cores"
     workers = results.start.loader is not None and results.start.loader.num_workers

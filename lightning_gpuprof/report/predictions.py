@@ -7,8 +7,8 @@ from typing import Literal
 from lightning_gpuprof.analysis.compare.compare import Comparison
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, When
+from lightning_gpuprof.records.facts import BUSY_FRAC
 from lightning_gpuprof.report.document import Column, Interval, Section, Table, Text, Value
-from lightning_gpuprof.report.notices import MAX_CORE_WAIT
 from lightning_gpuprof.units import percent
 
 OTHER_LENGTH = 2
@@ -87,7 +87,7 @@ def _reasons(base: RunResults, new: RunResults, result: Comparison) -> tuple[str
     reasons = []
     waits = [run.facts.core_wait for run in (base, new)]
     shares = [0.0 if wait is None else wait.frac for wait in waits]
-    if max(shares) >= MAX_CORE_WAIT:
+    if max(shares) >= BUSY_FRAC:
         of_base, of_new = map(percent, shares)
         reasons.append(
             f"the machine was busy: training waited {of_base} of its time for a core before the "

@@ -5,7 +5,8 @@ import pytest
 from rule_cases import EPOCH_FLAGS, EPOCHS, MS
 
 from lightning_gpuprof.findings.engine import MOST_FRAC, evaluate_rules, step_of
-from lightning_gpuprof.records.schema import Loader, OutsideSpan
+from lightning_gpuprof.records.facts import CoreWait
+from lightning_gpuprof.records.schema import Device, Loader, OutsideSpan
 
 UNSTEADY = [(120 if step // 16 % 2 else 80) * MS // 10 for step in range(192)]
 
@@ -24,6 +25,22 @@ def test_how_far_the_mean_of_a_cause_may_be_off_is_left_to_its_saving(analyze):
     # 1.8 standard errors of twelve means, each of 16 values that scatter by three tenths.
     assert per_step.error_frac == pytest.approx(1.8 * 0.3 / np.sqrt(192), rel=0.5)
     assert finding.saving_ns.high == round(per_step.mean_ns * (1 + per_step.error_frac))
+
+
+@pytest.mark.parametrize(
+    ("queued_frac", "device", "kept_frac"),
+    [(0.05, None, 1.0), (0.25, None, 0.75), (0.25, Device(type="cuda"), 1.0)],
+)
+def test_a_busy_machine_widens_what_is_promised(analyze, queued_frac, device, kept_frac):
+    def low_ns(*records):
+        phases = {"forward": 8 * MS, "callbacks": 2 * MS}
+        columns = {"device_dur": 10 * MS, "device/callbacks": 2 * MS, "run_ahead/callbacks": 0}
+        options = {"parts": {"callbacks/A": 2 * MS}, "device": device, "columns": columns}
+        return finding_of(analyze(phases, records=records, **options), "slow-callback").saving_ns
+
+    quiet, busy = low_ns(), low_ns(CoreWait(100 * MS, round(queued_frac * 100 * MS)))
+    assert busy.low == pytest.approx(kept_frac * quiet.low, abs=1)
+    assert busy.high == quiet.high
 
 
 def test_a_step_keeps_a_twentieth_of_its_time(analyze):

@@ -79,7 +79,8 @@ def test_every_change_says_what_it_does_and_where(values):
         ("log_every_n_steps", {"trainer": {"log_every_n_steps": 50}}, [200]),
         ("log_every_n_steps", {"trainer": {"loggers": []}}, "there is no logger"),
         ("precision", {"device": GPU}, ["bf16-mixed"]),
-        ("precision", {"trainer": {"precision": "16-mixed"}}, "it trains with 16-mixed"),
+        ("precision", {"device": GPU, "trainer": {"precision": "16-mixed"}}, ["bf16-mixed"]),
+        ("precision", {"trainer": {"precision": "bf16-mixed"}}, "it trains with bf16-mixed"),
         ("matmul_precision", {}, "there is no NVIDIA GPU"),
         ("matmul_precision", {"device": GPU_OF_OLD}, "there is no NVIDIA GPU"),
         (

@@ -12,7 +12,7 @@ CPU_FLAGS = ("amx_bf16", "avx512_bf16")
 
 def _values(run: RunResults) -> Values:
     precision = settings_of(run.start).precision
-    if precision not in (None, "32-true"):
+    if precision not in (None, "32-true", "16-mixed"):
         return f"it trains with {precision} already"
     flags = CPUINFO.read_text(encoding="utf-8").split() if CPUINFO.exists() else []
     if not run.on_gpu and not any(flag in flags for flag in CPU_FLAGS):
