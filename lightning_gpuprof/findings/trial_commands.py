@@ -26,11 +26,11 @@ WRITTEN = (
 """How the code of a change sets what `try` can set: a pattern that holds the value, and the name of
 the change."""
 BETWEEN_STEPS = (Phase.VALIDATION.value, Phase.CHECKPOINT.value)
-SETTING = "measures this change"
-BATCHES = "measures the most that faster batches can save: it trains on a few batches that it keeps"
-CALLBACK = "measures the most that can be saved here: it trains without {name}"
-LOG = "measures the most that can be saved here: it trains without self.log"
-LOGGERS = "measures the most that can be saved here: it trains without loggers"
+SETTING = "a trial of this setting"
+BATCHES = "a trial on a few batches again and again, which shows the most that faster ones can save"
+CALLBACK = "a trial without {name}, which shows the most that can be saved here"
+LOG = "a trial without self.log, which shows the most that can be saved here"
+LOGGERS = "a trial without loggers, which shows the most that can be saved here"
 NO_TRAINING = "try runs a training, and this is none"
 COUNTED = "no trial is needed: each occurrence was timed, and the saving follows from their number"
 COMPARE = "make the change, then compare the new run with this one (lightning-gpuprof compare)"

@@ -23,6 +23,10 @@ from lightning_gpuprof.report.document import (
 from lightning_gpuprof.units import duration, percent
 
 NO_CHANGE = "No change is sure to save time without altering results"
+WHERE = (
+    "{name} shows the most that less work can gain there, and is no change to keep: what the "
+    "report advises for that place gains a part of it."
+)
 LONGER, SHORTEST_S = 3, 60.0
 """Where the time was too short, this many times as much is proposed, or as this many seconds."""
 CEILING = "the most that could be gained here"
@@ -59,7 +63,12 @@ def _verdict(trials: Trials) -> Verdict:
         title = f"{gain[0].upper()}{gain[1:]}"
         return Verdict("change", "To change", title, sentence, change=trials.paste)
     if not trials.undecided:
-        return Verdict("nothing", "To change", NO_CHANGE, "Leave the program as it is.")
+        ceilings = [trial for trial in trials.trials if trial.ceiling and trial.verdict == FASTER]
+        if not ceilings:
+            return Verdict("nothing", "To change", NO_CHANGE, "Leave the program as it is.")
+        most = max(ceilings, key=lambda trial: trial.gain_frac or 0.0)
+        title = f"At most {percent(most.gain_frac or 0.0)} of a step can be gained in one place"
+        return Verdict("limit", "To change", title, WHERE.format(name=most.name))
     whole = trials.decided + trials.undecided
     title = f"{trials.decided} of {whole} changes measured: undecided"
     return Verdict("too_short", "To change", title, _more_time(trials))

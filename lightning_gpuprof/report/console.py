@@ -214,6 +214,10 @@ class _Page:
         yield Padding(head.append_text(text_line(f" {card.title}", "bold")), (0, 0, 0, 1))
         if number <= MOST_IN_FULL or self._verbose:
             yield grid(list(self._finding_rows(card)), first="dim", indent=4)
+            if self._verbose and card.trial is not None:
+                yield _indented(f"to measure it: {card.trial.note}", "dim", by=4)
+                if card.trial.command is not None:
+                    yield text_line(f"    {card.trial.command}", "green")
         if card is self._document.findings[-1] and self._is_brief():
             yield _indented(MORE)
 
@@ -234,10 +238,6 @@ class _Page:
                 f"{figure.label}: {shown(figure.value, figure.unit)}" for figure in card.evidence
             ]
             yield "evidence", ", ".join(figures)
-        if self._verbose and card.trial is not None:
-            if card.trial.command is not None:
-                yield "measure", text_line(card.trial.command, "green")
-            yield "" if card.trial.command else "measure", card.trial.note
         names = dict.fromkeys(cell_text(place, "place").plain for place in card.places)
         names.pop("", None)
         if new := [name for name in names if name not in card.title]:

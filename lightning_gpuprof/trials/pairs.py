@@ -33,7 +33,8 @@ class TrainedBlock(msgspec.Struct, frozen=True):
     """0 if the number of samples in a batch is unknown."""
     memory_bytes: int = 0
     first_step_ns: int = 0
-    losses: tuple[float, ...] = ()
+    losses: tuple[float | None, ...] = ()
+    """None is a loss that is not finite, which JSON cannot hold."""
 
     @property
     def step_ns(self) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import nan
 
 from msgspec.structs import replace
 
@@ -297,7 +298,8 @@ def _wins(trial: Trial) -> bool:
 def _compare_losses(base: TrainedBlock | None, variant: TrainedBlock | None) -> str:
     if base is None or variant is None or not base.losses or not variant.losses:
         return NOT_COMPARED
-    losses = list(zip(base.losses, variant.losses, strict=False))
+    both = ([nan if loss is None else loss for loss in block.losses] for block in (base, variant))
+    losses = list(zip(*both, strict=False))
     if all(_same_number(before, after) for before, after in losses):
         return BIT_EQUAL
     close = all(abs(before - after) <= TOLERANCE * (1 + abs(before)) for before, after in losses)

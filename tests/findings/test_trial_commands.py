@@ -3,7 +3,7 @@
 import shlex
 
 import pytest
-from document_samples import SAMPLES
+from document_samples import SAMPLES, everything_run
 from rule_cases import WORK, made
 
 from lightning_gpuprof.cli import _parser
@@ -21,6 +21,9 @@ from lightning_gpuprof.findings.trial_commands import (
     trial_command,
 )
 from lightning_gpuprof.records.schema import Loader
+from lightning_gpuprof.report import console, markdown
+from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.trials.change import changes
 from lightning_gpuprof.trials.proposals import WatchedRun
 
@@ -104,6 +107,18 @@ def test_the_command_line_accepts_each_command(kind, tmp_path, analyze):
             assert args.into == document.subject.path
             count += 1
     assert count > 3
+
+
+def test_every_surface_has_the_command_in_one_line(tmp_path):
+    everything = tmp_path / "everything-in-a-folder-with-a-rather-long-name"
+    everything_run(everything)
+    document = build_run(load_report(str(everything)))
+    trials = [card.trial for card in document.findings if card.trial.command is not None]
+    assert trials
+    for trial in trials:
+        assert f"\n    {trial.command}\n" in console.render(document, verbose=True, width=60)
+        assert trial.command not in console.render(document, width=60)
+        assert f"measure: `{trial.command}`" in markdown.render(document, verbose=True)
 
 
 def test_a_module_is_tried_as_a_module():

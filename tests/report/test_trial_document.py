@@ -96,6 +96,16 @@ def test_a_single_winner_without_a_check_is_marked_so(document):
     assert "Measured: 40.0% less per step (its check ran out of time)" in render(build_trial(only))
 
 
+def test_a_ceiling_alone_says_how_much_there_is_to_gain(document):
+    ceiling = replace(TRIALS.trials[0], change="without_callback", value="A", ceiling=True)
+    alone = build_trial(replace(TRIALS, trials=(ceiling,), combination=None, paste=""))
+    assert alone.verdict.title == "At most 40.0% of a step can be gained in one place"
+    assert "without_callback=A shows the most" in alone.verdict.sentence
+    slower = replace(ceiling, verdict="same")
+    same = build_trial(replace(TRIALS, trials=(slower,), combination=None, paste=""))
+    assert same.verdict.sentence == "Leave the program as it is."
+
+
 def test_a_ceiling_is_no_change_to_make(document):
     ceiling = replace(TRIALS.trials[0], change="cached_batches", value=None, ceiling=True)
     text = render(build_trial(replace(TRIALS, trials=(ceiling,), combination=None, paste="")))

@@ -203,6 +203,14 @@ def test_losses_within_the_tolerance_are_said_to_be(trying):
     assert found.paste
 
 
+def test_losses_that_are_not_finite_are_alike(trying):
+    nothing = {"losses": (1.0, None)}
+    found = trying({("optimizer", "fused"): 4}, base=nothing, optimizer=nothing)
+    assert found.trials[0].losses == "bit-equal"
+    found = trying({("optimizer", "fused"): 4}, base=nothing, optimizer={"losses": (1.0, 2.0)})
+    assert found.trials[0].losses == "changed"
+
+
 def test_losses_that_differ_from_run_to_run_are_not_compared(trying):
     restless = map(float, itertools.count())
     found = trying({("optimizer", "fused"): 4}, base={"losses": lambda: (next(restless),)})
