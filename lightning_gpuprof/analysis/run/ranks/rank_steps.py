@@ -5,6 +5,7 @@ at the same time.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -79,11 +80,14 @@ class RankSteps:
             before: Take the value of the step before.
         """
         values = []
-        for column, rows, session in zip(columns, self._rows, self.sessions, strict=True):
-            if before:
-                rows = _previous(_numbers(session), rows)
+        for column, rows in zip(columns, self._rows_before if before else self._rows, strict=True):
             values.append(np.zeros(len(rows)) if column is None else np.maximum(column[rows], 0))
         return np.array(values, dtype=np.float64)
+
+    @cached_property
+    def _rows_before(self) -> list[Int64]:
+        pairs = zip(self.sessions, self._rows, strict=True)
+        return [_previous(_numbers(session), rows) for session, rows in pairs]
 
 
 def _numbers(session: Session) -> Int64:
