@@ -20,8 +20,10 @@ except ImportError:  # no wheel of isal for this platform: zlib does the same, s
     _zlib = zlib
 BLOCK_BYTES = 1 << 20
 _PACKED_BYTES = 1 << 16
-MOST_BYTES = 1 << 30
-"""The largest size, unpacked, of a file that is read as a whole."""
+MOST_BYTES = 1 << 28
+"""The largest size, unpacked, of a file that is read as a whole: its events take a multiple."""
+MOST_CSV_BYTES = 1 << 30
+"""The largest size, unpacked, of a CSV file that is read line by line."""
 MOST_RATIO = 250
 """The most unpacked bytes per packed byte, for a file that unpacks to more than `_FREE_BYTES`."""
 _FREE_BYTES = 1 << 24
@@ -75,33 +77,33 @@ def read_file(path: str, warnings: list[str]) -> bytearray:
 
     A file that is too large is refused before any of its content is kept.
     """
-    _check_size(path)
+    _check_size(path, MOST_BYTES)
     content = bytearray()
     for block in read_blocks(path, warnings):
         content += block
     return content
 
 
-def _check_size(path: str) -> None:
-    if _content_bytes(path) > MOST_BYTES:
+def _check_size(path: str, most: int) -> None:
+    if _content_bytes(path, most) > most:
         raise TraceError(
-            f"{path} holds more than {MOST_BYTES >> 20} MiB, and files of its kind are read as "
-            "a whole. Record fewer steps."
+            f"{path} holds more than {most >> 20} MiB, the most that is read of its kind of file. "
+            "Record fewer steps."
         )
 
 
-def _content_bytes(path: str) -> int:
+def _content_bytes(path: str, most: int) -> int:
     """Return a file's size, unpacked; of a larger one than may be read, any size above that."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         zipped = file.read(2) == GZIP_MAGIC
-    if not zipped or size > MOST_BYTES:
+    if not zipped or size > most:
         return size
     size = 0
     # Unpacked twice, since a size that the file itself states may be forged.
     for block in read_blocks(path, []):
         size += len(block)
-        if size > MOST_BYTES:
+        if size > most:
             break
     return size
 
@@ -116,7 +118,7 @@ def read_csv(path: str, warnings: list[str]) -> Iterator[Mapping[str, str]]:
 
     The text is not kept: a line that is too long counts as incomplete rows.
     """
-    _check_size(path)
+    _check_size(path, MOST_CSV_BYTES)
     content = io.BufferedReader(_Content(read_blocks(path, warnings)), BLOCK_BYTES)
     text = io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace", newline="")
     yield from parse_csv(iter(lambda: text.readline(_LONGEST_LINE), ""), warnings)

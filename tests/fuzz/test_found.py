@@ -223,6 +223,7 @@ def test_a_file_that_is_too_large_is_refused_before_its_content_is_kept(
     tmp_path, monkeypatch, begin, packed
 ):
     monkeypatch.setattr(files, "MOST_BYTES", 64 << 20)
+    monkeypatch.setattr(files, "MOST_CSV_BYTES", 64 << 20)
     path = tmp_path / "large"
     if packed:  # less than the most that a file may unpack to, relative to its size
         part = gzip.compress(os.urandom(1 << 13) + bytes(1 << 20))
