@@ -1,5 +1,6 @@
 import os
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -70,9 +71,10 @@ def test_any_log_dir_will_do(trainer, tmp_path):
     assert log_dir(trainer(Named("x"), csv)) == csv.log_dir
 
 
-def test_a_logger_without_one_and_a_bucket_are_passed_over(trainer, tmp_path):
+@pytest.mark.parametrize("folder", ["s3://bucket/logs", Path("s3://bucket/logs"), "s3:/bucket"])
+def test_a_logger_without_one_and_a_bucket_are_passed_over(trainer, tmp_path, folder):
     class Bucket(Named):
-        log_dir = "s3://bucket/logs"
+        log_dir = folder
 
     chosen = log_dir(trainer(Named("v"), Bucket("v")))
 

@@ -1,18 +1,21 @@
 """Whether the work on a batch takes longer behind a profiler window than before it.
 
 torch.profiler records a GPU by CUPTI, which stays attached behind the window and makes every launch
-a little slower. The steps before the window are compared with stretches of as many steps behind it,
-paired by their place in the stretch, all at once (`chance.py`). It is called slower only if
+a little slower. Blocks of the steps before the window are compared with those of stretches behind
+it, paired by their place in the stretch, all at once (`chance.py`). It is called slower only if
 
 - every stretch behind the window is slower by more than chance, so that it lasts,
 - the first of them is slower by more than the drift of the steps on either side explains,
 - the step time changes more at the window than between other neighbouring stretches, and
 - forward and backward pass both take longer: both launch.
 
-Where the host waits for the device, its time shows the device's, and nothing is claimed.
+Where the host waits for the device, its time shows the device's, and nothing is claimed. Before the
+default window come eight such steps. A step time that rises within these few steps for another
+reason, and then stays, looks the same.
 """
 
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 
@@ -74,11 +77,12 @@ def behind_window(session: Session, *, host_bound: bool) -> BehindWindow | None:
         return None
     work = np.sum(list(phases.values()), axis=0).astype(np.float64)
     numbers = session.columns["step"]
-    stretches = _stretches(work[behind], count)
+    blocks = max(MIN_BLOCKS, isqrt(count))
     drift = _drift_ns(numbers, work, before, behind)
-    rises = stretches - work[before]
+    rises = _stretches(work[behind], count, blocks) - _blocks(work[before], blocks)
     launching = [
-        _blocks(phases[phase][behind], count) - phases[phase][before] for phase in LAUNCHING
+        _blocks(phases[phase][behind], blocks) - _blocks(phases[phase][before], blocks)
+        for phase in LAUNCHING
     ]
     if (sure_means(np.vstack([rises, rises[0] - drift, *launching])) <= 0).any():
         return None
@@ -112,15 +116,15 @@ def _rows(session: Session, cycle: ProfilerCycle) -> tuple[Int64, Int64]:
     return np.flatnonzero(before)[-MOST_STEPS:], np.flatnonzero(behind)
 
 
-def _stretches(work: Floats, count: int) -> Floats:
-    """Return stretches of `count` values: the first steps, and of all later ones medians."""
+def _stretches(work: Floats, count: int, blocks: int) -> Floats:
+    """Return the blocks of the first `count` values, and of stretches of all later ones."""
     pieces = min(MOST_STRETCHES - 1, len(work) // count - 1)
-    later = [_blocks(piece, count) for piece in np.array_split(work[count:], pieces)]
-    return np.vstack([work[:count], *later])
+    later = np.array_split(work[count:], pieces)
+    return np.stack([_blocks(piece, blocks) for piece in (work[:count], *later)])
 
 
 def _blocks(values: Floats | Int64, count: int) -> Floats:
-    """Return the medians of `count` blocks of neighbours."""
+    """Return the medians of `count` blocks of neighbours, which single slow steps do not change."""
     return np.array([np.median(block) for block in np.array_split(values, count)])
 
 

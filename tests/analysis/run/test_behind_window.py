@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from fake_device import FakeDevice
+from made_records import make_session
 
 from lightning_gpuprof.records.schema import Device, ProfilerCycle, StepFlag
+from lightning_gpuprof.report.load import load_report
 
 US, MS = 1_000, 1_000_000
 GPU = Device(type="cuda", name="a GPU")
@@ -81,28 +83,41 @@ class Program:
         return row
 
 
+def session(*, device=GPU, traced=True, batches=None, flags=None, config=None, **program):
+    """Return a program's run as arguments of `make_session`."""
+    made = Program(**program)
+    columns = made.run()
+    phases = {
+        name.removeprefix("phase/"): columns.pop(name)
+        for name in [*columns]
+        if name.startswith("phase/")
+    }
+    first, last = made.window.stop - ACTIVE, made.window.stop - 1
+    cycle = ProfilerCycle(cycle=0, first_step=first, last_step=last, trace_file="t.gz")
+    options = {"flags": columns.pop("flags") if flags is None else flags, "config": config or {}}
+    if batches is not None:
+        options["samples"] = batches(made)
+    records = [cycle] if traced else []
+    return phases, {
+        "steps": made.steps, "columns": columns, "device": device, "records": records, **options,
+    }  # fmt: skip
+
+
 @pytest.fixture
 def behind(analyze):
-    def of(*, device=GPU, traced=True, batches=None, flags=None, **program):
-        made = Program(**program)
-        columns = made.run()
-        phases = {
-            name.removeprefix("phase/"): columns.pop(name)
-            for name in [*columns]
-            if name.startswith("phase/")
-        }
-        cycle = ProfilerCycle(
-            cycle=0, first_step=made.window.stop - ACTIVE, last_step=made.window.stop - 1,
-            trace_file="t.gz",
-        )  # fmt: skip
-        options = {"flags": columns.pop("flags") if flags is None else flags}
-        if batches is not None:
-            options["samples"] = batches(made)
-        run = analyze(
-            phases, steps=made.steps, columns=columns, device=device,
-            records=[cycle] if traced else [], **options,
-        )  # fmt: skip
-        return run.variation.behind_window
+    def of(**options):
+        phases, session_options = session(**options)
+        return analyze(phases, **session_options).variation.behind_window
+
+    return of
+
+
+@pytest.fixture
+def notices(write_run):
+    def of(**options):
+        phases, session_options = session(**options)
+        report = load_report(write_run(make_session(phases, **session_options)))
+        return [notice for notice in report.notices if "step" in notice]
 
     return of
 
@@ -181,3 +196,31 @@ def test_nothing_is_claimed_where_the_device_holds_the_host_back(behind):
 @pytest.mark.parametrize("steps", [16, 30])
 def test_nothing_is_claimed_of_too_few_steps(behind, steps):
     assert behind(more=0.3, steps=steps) is None
+
+
+def test_the_report_says_by_how_much_since_when_and_what_to_do(notices):
+    (said,) = notices(more=0.5, wait=60)
+    assert said.startswith("Behind the profiler window, from step 66 on, work on a batch takes 2.5")
+    assert "instead of 1.70 ms (49.7% more): torch.profiler leaves" in said
+    assert "CUPTI attached to the GPU" in said
+    assert "Set teardown='on', or record a later window (wait=...) or none (trace=False)." in said
+
+
+def test_where_cupti_was_to_be_detached_another_remedy_is_named(notices):
+    (said,) = notices(more=0.3, wait=60, config={"teardown": "on"})
+    assert "teardown" not in said
+    assert said.endswith("Record a later window (wait=...) or none (trace=False).")
+
+
+def test_a_change_at_another_step_is_told_as_what_it_is(notices):
+    pace = np.where(np.arange(600) < 300, 1.0, 1.5)
+    (said,) = notices(pace=pace, wait=60)
+    assert said.startswith("From step 30")
+    assert "CUPTI" not in said
+
+
+def test_both_are_told_where_steps_change_again_later(notices):
+    pace = np.where(np.arange(600) < 300, 1.0, 2.0)
+    said = notices(more=0.3, pace=pace, wait=60, scatter=0.01)
+    assert len(said) <= 2
+    assert any(notice.startswith("From step 30") for notice in said)
