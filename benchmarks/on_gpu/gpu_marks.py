@@ -29,6 +29,7 @@ from overhead_toggle import Blocks
 from overhead_variants import BARE, DEFAULT, EVERY_STEP, ITEM, KINDS, NO_MARKS, SELF_LOG, fit
 from torch import nn
 
+from lightning_gpuprof.adapters.cupti import TEARDOWN
 from lightning_gpuprof.adapters.profiler import TorchTrace
 
 TINY, LONG = "tiny, on a GPU", "long, on a GPU"
@@ -95,8 +96,8 @@ def in_us(found: dict[str, float] | None) -> dict[str, float] | None:
 def after_recording(steps: int = 60, rounds: int = 5) -> dict[str, Any]:
     """Time a host-bound loop before a recording and after two, in ms per step, the least of rounds.
 
-    Whoever leaves CUPTI attached makes each launch slower for the rest of the process; a second
-    recording shows that one which was detached can record again.
+    Whoever leaves CUPTI attached makes each launch slower for the rest of the process. Behind a
+    third recording it is detached (`teardown="on"`), and a fourth shows that it can record again.
     """
     net = nn.Sequential(*[nn.Linear(64, 64) for _ in range(40)]).cuda()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-6)
@@ -120,7 +121,7 @@ def after_recording(steps: int = 60, rounds: int = 5) -> dict[str, Any]:
             medians.append(statistics.median(times))
         return round(min(medians) / 1e6, 3)
 
-    def recorded() -> int:
+    def recorded(*, detach: bool = False) -> int:
         off = dict.fromkeys(("record_shapes", "profile_memory", "with_stack"), False)
         trace = TorchTrace(device_type="cuda", on_intruder=trace_ended, **off)
         trace.prepare()
@@ -129,19 +130,24 @@ def after_recording(steps: int = 60, rounds: int = 5) -> dict[str, Any]:
         for _ in range(3):
             step()
         torch.cuda.synchronize()
+        if detach:
+            obstacles.append(TEARDOWN.before_stop(last=True))
         trace.stop()
         with tempfile.TemporaryDirectory() as folder:
             trace.export(f"{folder}/trace.json")
             events = json.loads(Path(folder, "trace.json").read_text())["traceEvents"]
         return sum(event.get("cat") == "kernel" for event in events)
 
+    obstacles: list[str | None] = []
     for _ in range(20):
         step()
     times, kernels = [least_ms()], []
     for _ in range(2):
         kernels.append(recorded())
         times.append(least_ms())
-    return {"step_ms": times, "kernels": kernels}
+    recorded(detach=True)
+    detached = {"obstacle": obstacles[0], "step_ms": least_ms(), "kernels": recorded()}
+    return {"step_ms": times, "kernels": kernels, "detached": detached}
 
 
 def trace_ended() -> None:
@@ -164,9 +170,15 @@ def judge(figures: dict[str, Any]) -> int:
     kernels = after.get("kernels", [])
     slower = max(later_ms) / before_ms - 1 if later_ms else None
     again = kernels[1] / kernels[0] if kernels and kernels[0] else None
+    detached = after.get("detached", {})
+    proven = detached.get("obstacle", "not measured") is None and kernels and kernels[0]
+    left = detached["step_ms"] / before_ms - 1 if proven else None
+    recorded = detached["kernels"] / kernels[0] if proven else None
     kept = [
         figure("trace: share that a step is slower after recordings", slower, most=0.12),
         figure("trace: kernels of a second recording, of the first one's", again, least=1.0),
+        figure("teardown: share that a step is slower once CUPTI is detached", left, most=0.03),
+        figure("teardown: kernels of a later recording, of the first one's", recorded, least=1.0),
         figure("timing: µs that GpuProfCallback adds to a tiny step", added, most=40),
         figure("syncs: µs that DeferredLoss adds to a tiny step", deferred, most=10),
         figure("timing: share that GpuProfCallback adds to a long step", share, most=0.005),

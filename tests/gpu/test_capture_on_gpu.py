@@ -92,7 +92,7 @@ def kernels(text):
 
 folder = Path(sys.argv[1])
 for number in range(2):
-    callback = ProfilerSchedule(wait=5, warmup=1, active=3, repeat=1)
+    callback = ProfilerSchedule(wait=5, warmup=1, active=3, repeat=1, teardown=sys.argv[2])
     quiet = dict(logger=False, enable_checkpointing=False, enable_model_summary=False)
     trainer = Trainer(max_steps=30, accelerator="gpu", devices=1, enable_progress_bar=False,
                       limit_val_batches=0, default_root_dir=str(folder / str(number)),
@@ -117,8 +117,9 @@ for _ in range(2):
 """In a process of its own: CUPTI that is detached and attached again has crashed some."""
 
 
-def test_every_recording_of_a_process_holds_kernels_ours_and_theirs(tmp_path):
-    command = [sys.executable, "-c", SEVERAL_RECORDINGS, str(tmp_path)]
+@pytest.mark.parametrize("teardown", ["off", "on"])
+def test_every_recording_of_a_process_holds_kernels_ours_and_theirs(tmp_path, teardown):
+    command = [sys.executable, "-c", SEVERAL_RECORDINGS, str(tmp_path), teardown]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr[-2000:]
     told = [line.split() for line in done.stdout.splitlines() if line[:4] in ("ours", "thei")]

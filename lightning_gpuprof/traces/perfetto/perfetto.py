@@ -5,10 +5,9 @@ Two layouts are known, and a file of neither is refused:
 - rocprofv3 writes slices with a category (`kernel_dispatch`, `memory_copy`, `hip_api`, ...), whose
   annotations are their times, agent, queue and correlation id (rocprofiler-sdk).
 - torch writes a device's work as GPU render stages and the host's as slices of threads without a
-  category (pytorch/pytorch#187892). Which of these are ranges of the program is not in the file.
+  category (pytorch/pytorch#187892): ranges of the program cannot be told from operators.
 
-Names are interned by sequence of packets. Written from these sources and from Perfetto's own
-messages; a real file was not at hand.
+Names are interned by sequence of packets. A real file was not at hand.
 """
 
 from collections import deque
@@ -45,10 +44,9 @@ Process: pid 1 int, process_name 6 text
 Thread: pid 1 int, tid 2 int, thread_name 5 text
 """
 """The messages of a file that are read, see `message_class`."""
-ENDINGS = (".pftrace", ".pftrace.gz", ".perfetto-trace")
-_BEGIN, _END = 1, 2
-_CLEARED = 1
-"""The flag of a packet before which a sequence's interned names are forgotten."""
+_ENDINGS = (".pftrace", ".pftrace.gz", ".perfetto-trace")
+_BEGIN, _END, _CLEARED = 1, 2, 1
+"""Types of slices; the flag of a packet before which a sequence's interned names are forgotten."""
 _INTERNED = ("event_categories", "event_names", "debug_annotation_names", "gpu_specifications")
 _STAGES = {"Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
 """The category of a device's work by the name of its stage; other stages are ranges."""
@@ -57,7 +55,7 @@ _APIS = ("hip_api", "hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "mark
 
 def matches(head: Head) -> bool:
     """Return whether a file may be one of these, by its name: its first bytes have no mark."""
-    return head.data.startswith(b"\n") and head.path.endswith(ENDINGS)
+    return head.data.startswith(b"\n") and head.path.endswith(_ENDINGS)
 
 
 def read(path: str, options: ReadOptions) -> Timeline:
@@ -76,10 +74,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
         )
     builder = TimelineBuilder("perfetto", vendor="amd" if packets.is_of_rocprof else None)
     builder.warnings.extend(warnings)
-    if packets.is_of_rocprof:
-        _add_rocprof(builder, packets)
-    else:
-        _add_torch(builder, packets)
+    (_add_rocprof if packets.is_of_rocprof else _add_torch)(builder, packets)
     return builder.build()
 
 
@@ -92,17 +87,13 @@ class _Slice:
         self.end_ns: int | None = None
         self.track: int = event.track_uuid
         self.name = _text(event.name) or names["event_names"].get(event.name_iid, "")
-        interned = (names["event_categories"].get(iid, "") for iid in event.category_iids)
-        self.category = next(
-            (name for name in (*map(_text, event.categories), *interned) if name), ""
-        )
+        interned = [names["event_categories"].get(iid, "") for iid in event.category_iids]
+        self.category = next(iter([*map(_text, event.categories), *interned]), "")
         self.values: dict[str, str | int] = {}
         for note in event.debug_annotations:
             key = _text(note.name) or names["debug_annotation_names"].get(note.name_iid, "")
-            text = note.HasField("string_value")
-            self.values[key] = (
-                _text(note.string_value) if text else note.uint_value or note.int_value
-            )
+            number = note.uint_value or note.int_value
+            self.values[key] = _text(note.string_value) or number
         submitted = event.gpu_correlation.event_ids
         self.correlation = submitted[0] if submitted else self.number("correlation")
 
