@@ -21,7 +21,7 @@ _FIGURE = re.compile(
 THRESHOLDS = {"10 µs"}
 """Limits of definitions, which are no measured figures."""
 WORK = ("host_to_device", "forward", "zero_grad", "backward", "clip_gradients", "optimizer_step")
-_INSTEAD = re.compile(r"instead of (\d[\d.]* (?:ns|µs|ms|s))")
+_INSTEAD = re.compile(r"^a step of .* instead of (\d[\d.]* (?:ns|µs|ms|s))")
 WHOLES = ("step_ns", "mean_ns", "fit_step_ns", "device_step_ns", "wall_ns", "whole_fit_ns")
 """Keys of times of which other times are shares."""
 
@@ -63,16 +63,18 @@ def figures_in(sentence):
 
 
 def sentences(document):
-    """Yield titles, verdicts, savings and notes; advice speaks of other programs too."""
+    """Yield titles, verdicts, savings and notes; advice of cards speaks of other programs too."""
     for part in (part for section in document.sections for part in section.body):
         if isinstance(part, FindingCard):
             yield part.title
             if part.saving is not None:
                 yield from (part.saving.sentence, part.saving.outcome, part.saving.short)
         elif isinstance(part, Verdict):
-            yield from filter(None, (part.title, part.gain, part.gain_short))
-        elif isinstance(part, Text) and part.style in ("strong", "plain"):
+            yield from filter(None, (part.title, part.sentence, part.gain, part.gain_short))
+        elif isinstance(part, Text) and part.style not in ("code", "command"):
             yield from part.lines
+        elif isinstance(part, Table) and part.note:
+            yield part.note
         elif isinstance(part, Figures):
             yield from (figure.note for figure in part.figures if figure.note)
 
@@ -94,6 +96,7 @@ def _known(document):
     known = {duration(time) for time in times} | {size(value) for value in sizes} | THRESHOLDS
     error = document.subject.facts.get("error") or ""
     known |= {size(float(number) * 2**30) for number in re.findall(r"([\d.]+) GiB", error)}
+    known |= set(figures_in(error))
     for frac in fracs | shares | {1 - frac for frac in fracs}:
         known |= {f"{frac * 100:.{digits}f}%" for digits in range(3)}
     return known | {"0%", "0.0%", "100%", "0 ns"}

@@ -57,7 +57,6 @@ from lightning_gpuprof.analysis.trace_tables import (
 )
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline, select
-from lightning_gpuprof.units import duration
 
 MOST_THREADS = 1_000
 """The walk of the critical path looks at every thread at each of its steps."""
@@ -230,10 +229,10 @@ def _distorted(steps: tuple[StepRow, ...]) -> Iterator[str]:
     distorted = [step for step in steps if step.distorted]
     if distorted:
         usual_ns = median(step.dur_ns for step in steps if not step.distorted)
+        times = distorted[0].dur_ns / max(1, usual_ns)
         yield (
-            f"{distorted[0].name} takes {duration(distorted[0].dur_ns)} where usual steps take "
-            f"{duration(usual_ns)}: the profiler distorts it, or it does more than they do; the "
-            "device's time is without it."
+            f"{distorted[0].name} takes {times:.2g} times as long as usual steps: the profiler "
+            "distorts it, or it does more than they do; the device's time is without it."
         )
 
 

@@ -164,7 +164,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"{percent(cause_ns / step_ns)} of each step ({duration(cause_ns)}) waits for data"
         f"{also}",
         advice=_advice(run, plan),
-        evidence=_evidence(run, step_ns, wait_ns),
+        evidence=_evidence(run, step_ns, wait_ns) | _of_other_change(plan),
         saving_ns=saving,
         cause_ns=Range(cause_ns, cause_ns),
         beyond_ns=plan.beyond_ns,
@@ -204,6 +204,13 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         other = other.split("\n")[0] if other else f"cheaper samples. {_cheaper(run)}"
         advice += f" Instead, saving {saved}: {other}"
     return advice
+
+
+def _of_other_change(plan: LoaderPlan) -> dict[str, int | float]:
+    """Return what the second-best change saves, which the advice names."""
+    if plan.instead is None:
+        return {}
+    return {"instead_low_ns": plan.instead.low_ns, "instead_high_ns": plan.instead.high_ns}
 
 
 def _makes_batches(run: RunResults, own: OwnCode | None) -> str:

@@ -152,7 +152,16 @@ def recorded_steps_section(run: RunResults) -> Section | None:
             for left_out in steps.apart
         ),
     )
-    return Section("recorded_steps", "Recorded steps", "verbose", (figures, apart))
+    body: list[Figures | Table] = [figures, apart]
+    if (pace := run.variation.pace) is not None:
+        changed = (
+            Figure("since_step", "steps change from", pace.since_step, "count"),
+            Figure("before_change_ns", "before", pace.before_ns, "ns"),
+            Figure("after_change_ns", "after", pace.after_ns, "ns"),
+            Figure("growth_ns", "more from step to step", pace.per_step_ns, "ns"),
+        )
+        body.append(Figures(changed))
+    return Section("recorded_steps", "Recorded steps", "verbose", tuple(body))
 
 
 def slowest_section(run: RunResults) -> Section | None:

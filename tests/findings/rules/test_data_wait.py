@@ -28,6 +28,8 @@ def test_a_long_wait_names_the_number_of_workers_that_hides_it(evaluate):
         "step_ns": 10 * MS,
         "num_workers_count": 0,
         "cpu_count": 4,
+        "instead_low_ns": 0,
+        "instead_high_ns": 7_200_000,
     }
     # Best: fetching hides behind 4 ms of work. Worst: it spreads over 4 cores that train too.
     assert span(finding) == (3_500_000, 5_900_000)
