@@ -9,6 +9,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.callback_hooks import BATCH_END
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.recorders.anomaly_detection import AnomalyDetection
+from lightning_gpuprof.recorders.batch_sizes import BatchSizesRecorder
 from lightning_gpuprof.recorders.cores import CoreWaits
 from lightning_gpuprof.recorders.embedding_tables import EmbeddingTablesRecorder
 from lightning_gpuprof.recorders.first_batch import FirstBatch
@@ -29,6 +30,7 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 RECORDERS: tuple[type[Recorder], ...] = (
     CoreWaits,
     FirstBatch,
+    BatchSizesRecorder,
     EmbeddingTablesRecorder,
     AnomalyDetection,
     GradientSync,

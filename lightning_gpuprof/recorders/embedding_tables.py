@@ -22,7 +22,7 @@ class EmbeddingTablesRecorder(Recorder):
 
     Costs: one pass over the gradients of tables of 1 MiB or more, once; without such tables a walk
         over the modules. A device counts by itself, and the host reads the counts at the end.
-    Touches: nothing. It reads gradients.
+    Touches: nothing. It reads gradients, and counts in tensors of its own.
     When: the end of the first batch, and the end of training.
     """
 

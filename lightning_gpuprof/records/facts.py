@@ -90,6 +90,43 @@ class BatchBytes(FactBase, tag="batch_bytes", frozen=True):
     num_bytes: int
 
 
+class Padding(Struct, frozen=True):
+    """How much of a tensor of sequences is padding, over some batches.
+
+    Args:
+        name: The tensor in the batch, such as `batch['input_ids']`.
+        shape: Its shape in the first batch.
+        dimension: The dimension along which rows are padded.
+        positions: Positions in all rows.
+        padded: Positions of them that are padding.
+        common: Positions of these that are padding in every row of their batch.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dimension: int
+    positions: int
+    padded: int
+    common: int
+
+    @property
+    def padded_frac(self) -> float:
+        """The share of all positions that is padding."""
+        return self.padded / max(1, self.positions)
+
+    @property
+    def common_frac(self) -> float:
+        """The share of all positions that is padding in every row of its batch."""
+        return self.common / max(1, self.positions)
+
+
+class BatchSizes(FactBase, tag="batch_sizes", frozen=True):
+    """The size of the first batches, in numbers of all their tensors, and their padded tensors."""
+
+    sizes: tuple[int, ...]
+    padding: tuple[Padding, ...] = ()
+
+
 class EmbeddingTable(Struct, frozen=True):
     """An embedding table with a dense gradient.
 
@@ -305,6 +342,7 @@ Fact = (
     | UnusedGradients
     | AnomalyMode
     | BatchBytes
+    | BatchSizes
     | EmbeddingTables
     | StreamBatches
     | StageWork

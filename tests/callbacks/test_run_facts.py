@@ -10,6 +10,12 @@ from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.recorders.anomaly_detection import CHECK_EVERY, AnomalyDetection
+from lightning_gpuprof.recorders.batch_sizes import (
+    BatchSizesRecorder,
+    _Counts,
+    count_padding,
+    sequences_in,
+)
 from lightning_gpuprof.recorders.cores import CoreWaits
 from lightning_gpuprof.recorders.embedding_tables import EmbeddingTablesRecorder
 from lightning_gpuprof.recorders.first_batch import FirstBatch
@@ -26,7 +32,7 @@ class Texts(BoringModel):
 def collate(samples):
     ids = torch.zeros(len(samples), 40, dtype=torch.long)
     for row, length in zip(ids, samples, strict=True):
-        row[:length] = 1
+        row[:length] = torch.arange(1, length + 1)
     return ids
 
 
@@ -68,17 +74,59 @@ class Tables(Texts):
         super().__init__()
         self.words = torch.nn.Embedding(20_000, 32)
         self.tied = torch.nn.Embedding(9_000, 32)
-        self.small = torch.nn.Embedding(10, 32)
+        self.small = torch.nn.Embedding(100, 32)
 
     def training_step(self, batch, batch_idx):
         vectors = self.words(batch).sum(1) + self.tied(batch).sum(1) + self.small(batch).sum(1)
         return (vectors @ self.tied.weight.T).mean() + super().training_step(batch, batch_idx)
 
 
+def test_sizes_and_padding_of_the_first_batches_are_recorded(fit):
+    (recorded,) = fit(BatchSizesRecorder()).all(facts.BatchSizes)
+    assert recorded.sizes == (4 * 40,) * 6
+    (padding,) = recorded.padding  # of batches 1 and 5: lengths 8 to 11, and 24 to 27
+    assert (padding.name, padding.shape, padding.dimension) == ("batch", (4, 40), 1)
+    assert padding.positions == 2 * 4 * 40
+    assert padding.padded == 4 * 80 - sum([*range(8, 12), *range(24, 28)])
+    assert padding.common == 4 * (80 - 11 - 27)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        torch.eye(64)[:8].long(),  # sparse rows are not padded
+        torch.nn.functional.pad(torch.rand(8, 20), (0, 20)),  # features, of which all are needed
+        torch.randint(1, 9, (8, 64)),
+        torch.ones(8, 64, dtype=torch.long),
+        (torch.arange(64) < torch.arange(20, 36)[:, None]).long(),  # a mask
+        torch.zeros(8, 64, dtype=torch.bool),
+        torch.zeros(0, 64, dtype=torch.long),
+    ],
+)
+def test_what_only_looks_like_padding_is_not_recorded(values):
+    both = [
+        (dimension, rows)
+        for dimension, sequences in sequences_in(values)
+        for rows in (sequences, sequences.flip(1))
+    ]
+    for dimension, sequences in both:
+        counts = _Counts("batch", tuple(values.shape), dimension)
+        counts.looks.append(count_padding(sequences))
+        assert counts.result() is None
+
+
+def test_padding_is_looked_for_along_both_dimensions_of_sequences():
+    frames = torch.nn.functional.pad(torch.rand(4, 30, 24), (0, 0, 0, 10))
+    assert [
+        (dimension, count_padding(values).tolist()[:3])
+        for dimension, values in sequences_in(frames)
+    ] == [(1, [160, 40, 40]), (2, [96, 0, 0])]
+
+
 def test_rows_of_large_tables_that_a_batch_uses_are_counted(fit):
     (recorded,) = fit(EmbeddingTablesRecorder(), model=Tables()).all(facts.EmbeddingTables)
     assert recorded.tables == (
-        facts.EmbeddingTable("words", 20_000, 32, 20_000 * 32 * 4, used_rows=2),
+        facts.EmbeddingTable("words", 20_000, 32, 20_000 * 32 * 4, used_rows=12),
         facts.EmbeddingTable("tied", 9_000, 32, 9_000 * 32 * 4, used_rows=9_000),
     )
 

@@ -22,6 +22,8 @@ class RecordedFacts:
     anomaly_mode: facts.AnomalyMode | None = None
     """None if it was off, or was not recorded."""
     unused_gradients: facts.UnusedGradients | None = None
+    batch_sizes: tuple[facts.BatchSizes, ...] = ()
+    """Of the first batches on every rank that measured them, this rank's first."""
     embedding_tables: tuple[facts.EmbeddingTable, ...] = ()
     """Large tables with dense gradients."""
     stream_batches: facts.StreamBatches | None = None
@@ -59,6 +61,11 @@ def recorded_facts(session: Session, same_on_ranks: Iterable[Session]) -> Record
         outside_lines=session.last(OutsideLines),
         anomaly_mode=anomaly if anomaly is not None and anomaly.on else None,
         unused_gradients=session.last(facts.UnusedGradients),
+        batch_sizes=tuple(
+            sizes
+            for of_rank in (session, *(other for other in same_on_ranks if other is not session))
+            if (sizes := of_rank.last(facts.BatchSizes)) is not None
+        ),
         embedding_tables=tables.tables if (tables := session.last(facts.EmbeddingTables)) else (),
         stream_batches=session.last(facts.StreamBatches),
         stage_work=session.last(facts.StageWork),

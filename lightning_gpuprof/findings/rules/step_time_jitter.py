@@ -72,6 +72,11 @@ SHAPES = (
     "Trainer(benchmark=True) tries algorithms: pad to a few lengths."
 )
 UNKNOWN = f"{NO_PATTERN}: look for other programs on this machine first."
+SIZES = (
+    f"{NO_PATTERN}, but batches differ in size: the first hold {{low:,}} to {{high:,}} numbers. "
+    "Group samples of alike length, so that steps take equally long."
+)
+SIZES_SPREAD = 0.25
 LASTS = "the step time changes at step {step:,} and stays so, which is not jitter"
 GROWS = "the step time grows from step {step:,} on, which is not jitter"
 EFFORT = Effort(Horizon.QUICK, "what runs at intervals is done far less often", "none")
@@ -101,7 +106,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
     saving = Range(low=round(LOW_FRAC * most), high=most)
     rhythm = f", every {spikes.every_steps:.0f} steps" if spikes.every_steps else ""
     excess = duration(spikes.excess_ns / max(1, spikes.count))
-    advice = SHAPES if run.on_gpu else UNKNOWN
+    advice = _of_sizes(run) or (SHAPES if run.on_gpu else UNKNOWN)
     evidence = _evidence(spikes, collected_ns)
     if spikes.every_steps:
         advice = REGULAR.format(every=spikes.every_steps)
@@ -116,6 +121,19 @@ def judge(run: RunResults) -> Finding | Abstained | None:
         confidence=0.6 if regular else 0.3,
         places=_spiking(run, spikes),
     )
+
+
+def _of_sizes(run: RunResults) -> str | None:
+    """Return the advice on batches of very different sizes; None if they are alike.
+
+    The middle nine tenths of the sizes count, because the last batch of an epoch is smaller.
+    """
+    sizes = sorted(run.facts.batch_sizes[0].sizes) if run.facts.batch_sizes else []
+    without = len(sizes) // 10
+    low, high = (sizes[without], sizes[-1 - without]) if sizes else (0, 0)
+    if high <= (1 + SIZES_SPREAD) * low:
+        return None
+    return SIZES.format(low=low, high=high)
 
 
 def _lasts(pace: PaceChange) -> str:

@@ -27,7 +27,8 @@ others.
 ## Limits
 A rank that is late by less than 5% of the step is not named. On a CPU, waiting for changing ranks
 counts as a saving only if their batches explain it: if a phase differs between ranks twice as much
-as phases do whose work is always the same (docs/adr/0044).
+as phases do whose work is always the same (docs/adr/0044), or if the first batches of a step differ
+in size between ranks (`larger_batch_frac`).
 """
 
 from collections.abc import Sequence
@@ -56,6 +57,15 @@ MACHINE = (
     "Phases that do the same work on every rank vary as much, so batches are not the reason: look "
     "for more processes and threads than cores, and for other work on these machines."
 )
+SIZES = (
+    "Batches of a step differ in size between ranks: the largest holds {frac} more than the mean. "
+    "Give the ranks batches of alike size: sort or group samples by length, or balance the sum."
+)
+SIZES_FRAC = 0.05
+"""Ranks whose batches differ by less take equally long."""
+SIZE_LOW_FRAC = 0.5
+"""The least share of the time by which larger batches should take longer that equal ones save:
+part of the work does not depend on the size."""
 EFFORT = Effort(Horizon.MEDIUM, "the cause must be looked for on that rank", "none")
 
 
@@ -120,11 +130,19 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     phase = next((phase for phase in waits.turns if phase in waits.unequal), None)
     others = 1 - 1 / len(waits.waited_ns)
     explained = phase in BY_BATCH and waits.turns[phase] * others >= EXPLAINED * waits.mean_wait_ns
-    saving = Range(low=0, high=waits.mean_wait_ns if explained or run.on_gpu else 0)
+    larger_frac = _larger_frac(run)
+    low_ns = 0.0
+    if larger_frac >= SIZES_FRAC:
+        explained = True
+        low_ns = SIZE_LOW_FRAC * min(waits.mean_wait_ns, larger_frac / (1 + larger_frac) * step_ns)
+    most_ns = waits.mean_wait_ns if explained or run.on_gpu else 0
+    saving = Range(low=round(low_ns), high=most_ns)
     last = max(waits.last_frac, key=lambda rank: waits.last_frac[rank])
     often = waits.sure_ns is not None and last in waits.late and waits.last_frac[last] >= OFTEN
     at = f" {_in(phase)}" if phase else ""
     advice = EQUAL if phase is not None or run.on_gpu else MACHINE
+    if larger_frac >= SIZES_FRAC:
+        advice = SIZES.format(frac=percent(larger_frac))
     if often:
         share = percent(waits.last_frac[last])
         advice = f"Rank {last} comes last in {share} of the steps: look there{at} first. {advice}"
@@ -135,6 +153,7 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
         evidence={
             "mean_wait_ns": waits.mean_wait_ns,
             "last_frac": waits.last_frac[last],
+            **({"larger_batch_frac": larger_frac} if larger_frac else {}),
             **({f"{phase.value}_more_ns": waits.turns[phase]} if phase else {}),
         },
         saving_ns=saving,
@@ -142,6 +161,20 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
         confidence=0.5,
         places=(Place(phase=phase.value, rank=last if often else None),) if phase else (),
     )
+
+
+def _larger_frac(run: RunResults) -> float:
+    """Return by how much the largest batch of a step exceeds the mean of all ranks' batches.
+
+    It is the mean over the first batches, and 0 unless every rank recorded their sizes.
+    """
+    each = [batches.sizes for batches in run.facts.batch_sizes]
+    if len(each) < run.start.world_size:
+        return 0.0
+    steps: list[tuple[int, ...]] = list(zip(*each, strict=False))
+    largest = sum(max(sizes) for sizes in steps)
+    whole = sum(sum(sizes) for sizes in steps)
+    return max(0.0, largest * len(each) / max(1, whole) - 1.0)
 
 
 def _in(phase: Phase) -> str:

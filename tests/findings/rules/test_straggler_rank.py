@@ -4,6 +4,7 @@ from rule_cases import MS, every, exchanging, outcome, span
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.findings.registry import rules
+from lightning_gpuprof.records.facts import BatchSizes
 from lightning_gpuprof.records.lines import HostLines, LineCount
 
 
@@ -74,3 +75,35 @@ def test_the_records_of_one_rank_alone_say_nothing_of_the_others(ranks):
 def test_ranks_without_waits_have_no_finding(judge_ranks):
     fast = {"data_wait": MS, "backward": 4 * MS}
     assert judge_ranks(fast, {"data_wait": 5 * MS, "backward": 4 * MS}) is None
+
+
+@pytest.mark.parametrize(("sizes", "saved"), [((300, 100), True), ((101, 100), False)])
+def test_ranks_that_take_turns_because_their_batches_differ_in_size(ranks, sizes, saved):
+    # The machine alone could explain the times: no phase of the batch is longer by turns.
+    first, other = every(2, 9 * MS, 3 * MS), every(2, 3 * MS, 9 * MS)
+    larger, smaller = sizes
+    each = [
+        {
+            "phases": {"optimizer_step": own, "backward": waits},
+            "records": [BatchSizes(batches)],
+        }
+        for own, waits, batches in (
+            (first, other, (larger, smaller) * 8),
+            (other, first, (smaller, larger) * 8),
+        )
+    ]
+    finding = outcome("straggler-rank", ranks(*each))
+    assert ("Batches of a step differ in size" in finding.advice) is saved
+    # The larger batch has half as much again as the mean; backward includes 3 ms of waiting.
+    assert span(finding) == ((1_500_000, 3 * MS) if saved else (0, 0))
+
+
+def test_sizes_of_one_rank_alone_explain_nothing(ranks):
+    first, other = every(2, 9 * MS, 3 * MS), every(2, 3 * MS, 9 * MS)
+    recorded = {"records": [BatchSizes((300, 100) * 8)]}
+    first_rank = {"phases": {"optimizer_step": first, "backward": other}} | recorded
+    second_rank = {"phases": {"optimizer_step": other, "backward": first}}
+    assert (
+        "batches are not the reason"
+        in outcome("straggler-rank", ranks(first_rank, second_rank)).advice
+    )
