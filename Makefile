@@ -8,7 +8,7 @@ RUNS ?= runs
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz oldest newest tensorboard check coverage bench figures soak programs gpu wheels docs site golden dist clean
+.PHONY: help demo test faults fuzz oldest newest environments tensorboards tensorboard check coverage bench figures soak programs gpu wheels docs site golden dist clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,8 +54,23 @@ endef
 oldest: ## Run the callbacks' tests with the oldest supported Lightning
 	$(call with_lightning,oldest,-c constraints-oldest.txt)
 
-newest: ## Run the callbacks' tests with the newest Lightning
-	$(call with_lightning,newest,--upgrade torch==2.13.0 lightning pytorch-lightning)
+# The newest torch is that of uv's CPU builds, or the pinned version where uv cannot reach them.
+LIGHTNING ?= lightning pytorch-lightning
+newest: ## Run the callbacks' tests with the newest torch and Lightning; LIGHTNING=... for another one
+	$(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip --disable-pip-version-check --quiet install uv
+	$(VENV)-newest/bin/uv pip install --quiet --python $(VENV)-newest/bin/python --torch-backend cpu --upgrade torch || \
+		{ echo "CPU builds of torch cannot be reached: the pinned version is used"; \
+		$(VENV)-newest/bin/python -m pip --quiet install -c constraints.txt torch; }
+	$(VENV)-newest/bin/python -c 'import torch; print("torch", torch.__version__)'
+	$(call with_lightning,newest,--upgrade $(LIGHTNING))
+
+ENVIRONMENTS ?=
+environments: $(BIN)/python ## Install a wheel into clean environments: MB added, seconds to the first report
+	$(BIN)/python benchmarks/clean_environments.py $(ENVIRONMENTS)
+
+tensorboards: $(VENV)/.installed-dev ## Run the tab's tests with each TensorBoard from the oldest supported one on
+	$(BIN)/python scripts/tensorboard_versions.py
 
 check: $(VENV)/.installed-dev ## Lint, types, layers, types and tests of the browser modules
 	$(BIN)/ruff check .
@@ -90,7 +105,7 @@ gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at h
 GPU_PYTHON ?= 3.12
 PLATFORMS := $(foreach n,17 27 28 34,--platform manylinux_2_$(n)_x86_64) --platform manylinux2014_x86_64
 wheels: ## Fetch into wheels/ what `make gpu` may lack on a machine without a network
-	for name in msgspec pyyaml isal nvidia-ml-py rich pytest iniconfig packaging pluggy pygments; do \
+	for name in msgspec pyyaml isal nvidia-ml-py pytest iniconfig packaging pluggy pygments; do \
 	$(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: --python-version $(GPU_PYTHON) \
 	--implementation cp $(PLATFORMS) -d wheels $$name; done
 

@@ -85,7 +85,6 @@ NEEDED = {
 BETTER_WITH = {
     "isal": "isal",
     "pynvml": "nvidia-ml-py",
-    "rich": "rich",
     "pytest": "pytest",
     **{name: name for name in ("iniconfig", "packaging", "pluggy", "pygments")},  # pytest's
 }
@@ -131,14 +130,14 @@ def parts(work: Path) -> dict[str, Part]:
         "example": Part(
             ("example_projects/char_lm/demo.py", "--steps", DEMO_STEPS, "--runs", runs("example")),
             80,
-            ("tensorboard", "rich"),
+            ("tensorboard",),
         ),
         "try": tests("try", 420),
         "examples": Part(
             ("benchmarks/examples.py", *EXAMPLES, "--json", str(work / "examples.json"),
              "--runs", runs("examples")),
             WHOLE_S,
-            ("tensorboard", "rich"),
+            ("tensorboard",),
         ),
     }  # fmt: skip
 

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from lightning_gpuprof.adapters.lightning import hook_of, is_kind
-from lightning_gpuprof.records.phases import LOADER_HOOKS, Phase
+from lightning_gpuprof.records.phases import LOADER_HOOKS, WORKER_STARTUP, Phase
 
 
 class LoopEvent(Enum):
@@ -40,6 +40,8 @@ class Action(NamedTuple):
 
 FETCH_ACTION = "train_dataloader_next"
 """The action in which Lightning fetches a training batch."""
+LOADER_SETUP_ACTION = "setup_train_dataloader"
+"""The action in which Lightning after 2.6 creates the first iterators, which start workers."""
 _BATCH_TRANSFER = (
     "on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer",
 )  # fmt: skip
@@ -62,13 +64,12 @@ _PARTS: dict[Phase, tuple[str, ...]] = {
     Phase.HOST_TO_DEVICE: ("on_before_batch_transfer", "on_after_batch_transfer"),
     Phase.CHECKPOINT: ("on_save_checkpoint", "on_load_checkpoint"),
 }  # fmt: skip
-PHASES: dict[str, tuple[Phase, bool]] = {
-    name: (phase, is_part)
-    for is_part, table in ((False, _WHOLE), (True, _PARTS))
-    for phase, names in table.items()
-    for name in names
+PHASES: dict[str, tuple[Phase, str | None]] = {
+    **{name: (phase, None) for phase, names in _WHOLE.items() for name in names},
+    **{name: (phase, name) for phase, names in _PARTS.items() for name in names},
+    LOADER_SETUP_ACTION: (Phase.DATA_WAIT, WORKER_STARTUP),
 }
-"""By hook or bare name: the phase, and whether the action is also a named part of that phase.
+"""By hook or bare name: the phase, and the part of that phase, if the action is a named part.
 Hooks of callbacks are not looked up here. Other hooks of the module are parts of `other`."""
 
 LOOP_EVENTS: dict[str, LoopEvent] = {
@@ -111,8 +112,7 @@ def phase_of(action: Action) -> tuple[Phase, str | None] | None:
     """Return the phase and part of an action; None if the action is the program's own."""
     entry = PHASES.get(action.name)
     if entry is not None:
-        phase, is_part = entry
-        return phase, action.name if is_part else None
+        return entry
     if not action.kind:
         return None
     is_users = action.kind in ("LightningModule", "LightningDataModule")

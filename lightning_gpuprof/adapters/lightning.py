@@ -1,10 +1,11 @@
 """Names of Lightning, from the package `lightning` or `pytorch_lightning`.
 
-If both are installed, they come from the package that the program has imported.
-
-Both packages hold the same classes under different module paths. A Trainer of one package accepts a
-callback of the other, because it calls hooks by name. Therefore nothing here may use `isinstance`
-with a class of one of them; `is_kind` takes its place.
+Both packages hold the same classes under different module paths, and installing `lightning` brings
+both. A Trainer calls the hooks of callbacks by name, but some of what it does with them, and all of
+LightningCLI, asks for the class of its own package. Therefore `Callback` and `TQDMProgressBar` are
+subclasses of the classes of each package that the program has imported. Where it imports a second
+package later, that becomes a base class when the next callback is created. Nothing here may use
+`isinstance` with a class of one package; `is_kind` takes its place.
 
 Private names in Lightning 2.4 to 2.6, and what happens without them:
     epoch_loop._results.batch, and that of evaluations: the sizes of batches are unknown
@@ -28,9 +29,25 @@ from typing import TYPE_CHECKING, Any
 
 from lightning_gpuprof.adapters.frames import LIGHTNING_PACKAGES
 
-_OTHER_IN_USE = "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules
+PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
-_package: Any
+
+def packages_in_use() -> list[Any]:
+    """Return the packages of Lightning that the program has imported, or else the first there is.
+
+    Raises:
+        ImportError: Neither package can be imported.
+    """
+    loaded = [sys.modules[name] for name in PACKAGES if name in sys.modules]
+    complete = [package for package in loaded if hasattr(package, "Trainer")]
+    if complete:
+        return complete
+    try:
+        return [import_module(PACKAGES[0])]
+    except ImportError:
+        return [import_module(PACKAGES[1])]
+
+
 if TYPE_CHECKING:
     from lightning.pytorch import Callback as Callback
     from lightning.pytorch import LightningModule as LightningModule
@@ -38,13 +55,29 @@ if TYPE_CHECKING:
     from lightning.pytorch.callbacks import TQDMProgressBar as TQDMProgressBar
     from lightning.pytorch.profilers import Profiler as Profiler
 else:
-    try:
-        _package = import_module("pytorch_lightning" if _OTHER_IN_USE else "lightning.pytorch")
-    except ImportError:
-        _package = import_module("pytorch_lightning")
-    Callback, LightningModule = _package.Callback, _package.LightningModule
-    Trainer, Profiler = _package.Trainer, _package.profilers.Profiler
-    TQDMProgressBar = _package.callbacks.TQDMProgressBar
+    _packages = packages_in_use()
+    LightningModule, Trainer = _packages[0].LightningModule, _packages[0].Trainer
+    Profiler = _packages[0].profilers.Profiler
+
+    class _OfEachPackage:
+        """Has its namesakes in the packages of Lightning as base classes, those in use by now."""
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            if len(packages_in_use()) > len(_packages):
+                _packages.extend(p for p in packages_in_use() if p not in _packages)
+                for joined in _OfEachPackage.__subclasses__():
+                    joined.__bases__ = _OfEachPackage, *_namesakes(joined.__name__)
+            return super().__new__(cls)
+
+    def _namesakes(name: str) -> list[type]:
+        return [getattr(package.callbacks, name) for package in _packages]
+
+    class Callback(_OfEachPackage, *_namesakes("Callback")):
+        """The base class of callbacks."""
+
+    class TQDMProgressBar(_OfEachPackage, *_namesakes("TQDMProgressBar")):
+        """Lightning's default progress bar."""
+
 
 TRAINER_SETTINGS = (
     "max_epochs", "max_steps", "accumulate_grad_batches", "gradient_clip_val", "num_nodes",
@@ -82,7 +115,7 @@ def hook_of(owner: Any, name: str) -> str:
     """
     hook = getattr(owner, name, None)
     module = str(getattr(hook, "__module__", ""))
-    if not module.startswith(("lightning.pytorch.", "pytorch_lightning.")):
+    if not module.startswith(tuple(f"{name}." for name in PACKAGES)):
         return ""
     return str(getattr(hook, "__qualname__", ""))
 
@@ -203,7 +236,7 @@ def can_be_moved(logger: Any) -> bool:
 
 def silent_logger() -> Any:
     """Return a logger that accepts all calls, also those of its `experiment`, and does nothing."""
-    return _package.loggers.logger.DummyLogger()
+    return packages_in_use()[0].loggers.logger.DummyLogger()
 
 
 def moved_logger(logger: Any, folder: str) -> Any:

@@ -4,12 +4,7 @@ Each type of part has a function here. The builders decide what is said, and in 
 """
 
 from collections.abc import Iterator, Sequence
-from io import StringIO
 from typing import TextIO
-
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text as Line
 
 from lightning_gpuprof.report.console_tables import (
     LEFT,
@@ -17,7 +12,6 @@ from lightning_gpuprof.report.console_tables import (
     cell_text,
     grid,
     table_grid,
-    text_line,
 )
 from lightning_gpuprof.report.document import (
     Bars,
@@ -33,6 +27,15 @@ from lightning_gpuprof.report.document import (
 )
 from lightning_gpuprof.report.format import shown
 from lightning_gpuprof.report.terminal import WIDTH, columns, is_colored
+from lightning_gpuprof.report.text_layout import (
+    Block,
+    Indented,
+    Line,
+    Stack,
+    as_ansi,
+    as_html,
+    as_plain,
+)
 from lightning_gpuprof.units import ascii_only, shortened
 
 SCREEN = 24
@@ -63,22 +66,11 @@ def render(
 
     `verbose` shows all sections, columns, rows and findings in full.
     """
-    console = Console(
-        file=StringIO(),
-        width=width,
-        force_terminal=color,
-        force_jupyter=False,  # in a notebook rich would display the parts itself and write nothing
-        color_system="standard" if color else None,
-        no_color=not color,  # the caller has read the environment
-        record=True,
-        highlight=False,
-        legacy_windows=False,
-    )
-    _Page(console, document, verbose=verbose, bar="█" if unicode else "#").write()
+    page = _Page(document, width=width, verbose=verbose, bar="█" if unicode else "#")
+    page.write()
     if html:
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
-    text = console.export_text(styles=color)
-    text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+        return as_html(page.lines)
+    text = as_ansi(page.lines) if color else as_plain(page.lines)
     return text if unicode else ascii_only(text)
 
 
@@ -97,9 +89,10 @@ def render_for(document: Document, stream: TextIO, *, verbose: bool = False) -> 
 class _Page:
     """Writes the sections of one document and counts the lines of the first screen."""
 
-    def __init__(self, console: Console, document: Document, *, verbose: bool, bar: str) -> None:
-        self._console, self._document = console, document
+    def __init__(self, document: Document, *, width: int, verbose: bool, bar: str) -> None:
+        self._document, self._width = document, width
         self._verbose, self._bar = verbose, bar
+        self.lines: list[Line] = []
         self._height = 0
         self._postponed: list[str] = []
         numbers = enumerate(document.findings, start=1)
@@ -109,7 +102,7 @@ class _Page:
 
     def write(self) -> None:
         subject, sections = self._document.subject, list(self._document.sections)
-        self._print(text_line(f"{subject.path or subject.name}: {subject.line}", "bold"))
+        self._print(Line(f"{subject.path or subject.name}: {subject.line}", "bold"))
         first = [section for section in sections if section.detail == "first"]
         screen = [any(isinstance(part, Bars) for part in section.body) for section in first]
         on_screen = first[: screen.index(True) + 1] if True in screen else []
@@ -130,18 +123,19 @@ class _Page:
         if not parts:
             return
         if section.title:
-            self._print(_heading(section.title, section.note, self._console.width))
+            self._print(_heading(section.title, section.note, self._width))
         elif section.note:
             self._print(_indented(section.note, "dim", by=0))
         for part in parts:
             self._print(part)
 
-    def _print(self, part: RenderableType) -> None:
+    def _print(self, block: Block) -> None:
+        lines = block.lines(self._width)
         # The terminal wraps a bare line, so that a path or a command can be copied as one line.
-        self._console.print(part, soft_wrap=isinstance(part, Line))
-        self._height += len(self._console.render_lines(part, pad=False))
+        self.lines += [block.stripped()] if isinstance(block, Line) else lines
+        self._height += len(lines)
 
-    def _part(self, part: Part, *, on_screen: bool, titled: bool) -> Iterator[RenderableType]:
+    def _part(self, part: Part, *, on_screen: bool, titled: bool) -> Iterator[Block]:
         if isinstance(part, Verdict):
             yield from self._verdict(part)
         elif isinstance(part, Figures):
@@ -149,34 +143,32 @@ class _Page:
         elif isinstance(part, Text):
             yield from self._text(part, on_screen=on_screen, by=INDENT if titled else 0)
         elif isinstance(part, Table):
-            rows = table_grid(part, width=self._console.width - INDENT, verbose=self._verbose)
+            rows = table_grid(part, width=self._width - INDENT, verbose=self._verbose)
             if rows is not None:
                 yield from self._titled(part.title, rows, part.note)
         elif isinstance(part, Bars):
             left = SCREEN - 4 - self._height  # its heading, and the terminal's prompt
             most = max(LEAST_BARS, left) if on_screen and not self._verbose else None
             bars = bars_grid(
-                part, bar=self._bar, width=self._console.width, most=most, verbose=self._verbose
+                part, bar=self._bar, width=self._width, most=most, verbose=self._verbose
             )
             yield from self._titled(part.title, bars, part.note)
         elif isinstance(part, FindingCard):
             yield from self._finding(part)
 
-    def _titled(
-        self, title: str | None, part: RenderableType, note: str | None = None
-    ) -> Iterator[RenderableType]:
+    def _titled(self, title: str | None, part: Block, note: str | None = None) -> Iterator[Block]:
         if title:
             yield _indented(title, "bold")
         yield part
         if note:
             yield _indented(note, "dim")
 
-    def _text(self, text: Text, *, on_screen: bool, by: int) -> Iterator[RenderableType]:
+    def _text(self, text: Text, *, on_screen: bool, by: int) -> Iterator[Block]:
         note = text.style in ("note", "warning")
-        most = MOST_NOTES * self._console.width
+        most = MOST_NOTES * self._width
         for number, sentence in enumerate(text.lines):
             if text.style in ("command", "code"):
-                yield text_line(" " * INDENT + sentence)
+                yield Line(" " * INDENT + sentence)
             elif not note:
                 yield _indented(sentence, TEXT_STYLES[text.style], by=by)
             elif not on_screen:
@@ -188,7 +180,7 @@ class _Page:
                     line = shortened(f"note: {sentence}", most)
                     yield _indented(line, TEXT_STYLES[text.style], by=by)
 
-    def _verdict(self, verdict: Verdict) -> Iterator[RenderableType]:
+    def _verdict(self, verdict: Verdict) -> Iterator[Block]:
         yield _heading(verdict.label)
         yield _indented(verdict.title, VERDICT_STYLES.get(verdict.kind, "bold"))
         card = next((card for card in self._document.findings if card.id == verdict.finding), None)
@@ -199,25 +191,25 @@ class _Page:
             return
         rows: list[tuple[str, str | Line]] = []
         if verdict.place is not None:
-            width = self._console.width - INDENT - len("change  ")
+            width = self._width - INDENT - len("change  ")
             rows.append(("where", cell_text(verdict.place, "place", width)))
         rows += _change(verdict.sentence, card.change if card else verdict.change)
         if verdict.gain:
             rows.append(("gain", verdict.gain))
         yield grid(rows, first="dim")
 
-    def _finding(self, card: FindingCard) -> Iterator[RenderableType]:
+    def _finding(self, card: FindingCard) -> Iterator[Block]:
         if card is self._answered and not self._verbose:
             return
         number = self._numbers[id(card)]
-        head = text_line(f"{number}. [{card.severity}]", SEVERITY_STYLES[card.severity])
-        yield Padding(head.append_text(text_line(f" {card.title}", "bold")), (0, 0, 0, 1))
+        head = Line(f"{number}. [{card.severity}]", SEVERITY_STYLES[card.severity])
+        yield Indented(head.append(Line(f" {card.title}", "bold")), by=1)
         if number <= MOST_IN_FULL or self._verbose:
             yield grid(list(self._finding_rows(card)), first="dim", indent=4)
             if self._verbose and card.trial is not None:
                 yield _indented(f"to measure it: {card.trial.note}", "dim", by=4)
                 if card.trial.command is not None:
-                    yield text_line(f"    {card.trial.command}", "green")
+                    yield Line(f"    {card.trial.command}", "green")
         if card is self._document.findings[-1] and self._is_brief():
             yield _indented(MORE)
 
@@ -250,18 +242,18 @@ def _change(advice: str, change: str | None) -> Iterator[tuple[str, str | Line]]
     """Yield what to do, in words and as code, since a line of code alone may say little."""
     yield "change", advice
     if change:
-        yield "", text_line(change, "green")
+        yield "", Line(change, "green")
 
 
-def _figures(part: Figures, indent: int) -> RenderableType:
+def _figures(part: Figures, indent: int) -> Block:
     if not part.large and all(_is_short(figure) for figure in part.figures):
         texts = (f"{figure.label} {shown(figure.value, figure.unit)}" for figure in part.figures)
         return _indented(", ".join(texts), by=indent)
     rows: list[Sequence[str | Line]] = []
     for figure in part.figures:
-        value = text_line(shown(figure.value, figure.unit), "bold" if part.large else "")
+        value = Line(shown(figure.value, figure.unit), "bold" if part.large else "")
         if figure.note:
-            value.append_text(text_line(f" ({figure.note})", "not bold" if part.large else "dim"))
+            value.append(Line(f" ({figure.note})", "not bold" if part.large else "dim"))
         rows.append((figure.label, value))
     return grid(rows, first="dim", indent=indent)
 
@@ -271,14 +263,14 @@ def _is_short(figure: Figure) -> bool:
     return figure.unit not in LEFT and figure.note is None
 
 
-def _heading(title: str, note: str | None = None, width: int = WIDTH) -> RenderableType:
-    heading = text_line(title.upper(), "bold")
+def _heading(title: str, note: str | None = None, width: int = WIDTH) -> Block:
+    heading = Line(title.upper(), "bold")
     if not note:
-        return Padding(heading, (1, 0, 0, 0))
+        return Indented(heading, above=1)
     if len(title) + len(note) + 3 <= width:
-        return Padding(heading.append_text(text_line(f" ({note})", "not bold")), (1, 0, 0, 0))
-    return Group(Padding(heading, (1, 0, 0, 0)), _indented(note, "dim"))
+        return Indented(heading.append(Line(f" ({note})", "not bold")), above=1)
+    return Stack([Indented(heading, above=1), _indented(note, "dim")])
 
 
-def _indented(text: str, style: str = "", by: int = INDENT) -> Padding:
-    return Padding(text_line(text, style), (0, 0, 0, by))
+def _indented(text: str, style: str = "", by: int = INDENT) -> Indented:
+    return Indented(Line(text, style), by)

@@ -4,12 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from rich.padding import Padding
-from rich.table import Table as Grid
-from rich.text import Text as Line
-
 from lightning_gpuprof.report.document import Bar, Bars, Column, Place, Table, Unit, Value
 from lightning_gpuprof.report.format import shown
+from lightning_gpuprof.report.text_layout import Grid, GridColumn, Indented, Line
 from lightning_gpuprof.units import shortened
 
 BAR_WIDTH = 40
@@ -26,15 +23,6 @@ LEFT = ("text", "code", "place", "state")
 STATE_STYLES = {"bad": "red", "look": "yellow", "not_measured": "dim"}
 
 
-def text_line(text: str, style: str = "") -> Line:
-    """Return text to be shown as it is, not as markup.
-
-    >>> text_line("[bold]").plain
-    '[bold]'
-    """
-    return Line(text, style=style)
-
-
 def grid(
     rows: Iterable[Sequence[str | Line]],
     *,
@@ -43,27 +31,24 @@ def grid(
     first: str = "",
     indent: int = 2,
     wrapped: Sequence[int] = (),
-) -> Padding:
+) -> Indented:
     """Return rows as aligned columns.
 
     The last column and those in `wrapped` are wrapped if they are too long. `first` is the style
     of the first column.
     """
-    rows = [*([[text_line(text, "dim") for text in head]] if any(head) else []), *rows]
-    table = Grid.grid(padding=(0, GAP))
-    for column in range(len(rows[0]) if rows else 0):
-        numbers = column in right
-        table.add_column(
-            min_width=max(len(row[column]) for row in rows) if numbers else None,
-            justify="right" if numbers else "left",
-            no_wrap=column < len(rows[0]) - 1 and column not in wrapped,
-            overflow="fold",
-            style=first if column == 0 else "",
+    rows = [*([[Line(text, "dim") for text in head]] if any(head) else []), *rows]
+    count = len(rows[0]) if rows else 0
+    columns = [
+        GridColumn(
+            right=at in right,
+            wraps=at == count - 1 or at in wrapped,
+            style=first if at == 0 else "",
         )
-    for row in rows:
-        # As Line: names, lines and paths hold brackets, which a str would lose as markup.
-        table.add_row(*(text_line(cell) if isinstance(cell, str) else cell for cell in row))
-    return Padding(table, (0, 0, 0, indent))
+        for at in range(count)
+    ]
+    cells = [[Line(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    return Indented(Grid(columns, cells, GAP), indent)
 
 
 def cell_text(
@@ -75,16 +60,16 @@ def cell_text(
     if width is not None and len(text) > width:
         cut_end = shortened(text, width)
         text = f"...{text[3 - width :]}" if keep_end or is_line else cut_end
-    cell = text_line(text)
+    cell = Line(text)
     if isinstance(value, Place) and value.file is not None and value.source:
         source = value.source.strip()
         left = len(source) if width is None else width - len(text) - len(" ``")
         if left >= min(LEAST_SOURCE, len(source)):
-            cell.append_text(text_line(f" `{shortened(source, left)}`", "dim"))
+            cell.append(Line(f" `{shortened(source, left)}`", "dim"))
     return cell
 
 
-def table_grid(table: Table, *, width: int, verbose: bool) -> Padding | None:
+def table_grid(table: Table, *, width: int, verbose: bool) -> Indented | None:
     """Return a table in columns; None if it has no rows.
 
     Columns that no row fills are left out. Names are cut if the terminal is narrow.
@@ -121,11 +106,11 @@ def _cells(
         else:
             cell = cell_text(value, column.unit, width, keep_end=column.keep_end)
         if at == 0:
-            cell = Line(level).append_text(cell)
+            cell = Line(level).append(cell)
         if column.unit == "state":
-            cell.stylize(style)
+            cell = cell.styled(style)
         if note and at == last_text:
-            cell.append_text(text_line(f" {note}", "dim"))
+            cell.append(Line(f" {note}", "dim"))
         yield cell
 
 
@@ -165,7 +150,7 @@ class _Row:
 
 def bars_grid(
     part: Bars, *, bar: str, width: int, most: int | None = None, verbose: bool = False
-) -> Padding:
+) -> Indented:
     """Return bars with their values; of `most` rows the largest, None for all.
 
     Unless verbose, bars that are short on the host and on the device are one row, so that all
@@ -190,7 +175,7 @@ def bars_grid(
     for row, own in zip(rows, texts, strict=True):
         style = "" if row.drawn else "dim"
         length = round((row.frac or 0.0) * len(bar)) if row.drawn else 0
-        cells.append((*(text_line(text, style) for text in own), text_line(bar[:length], "blue")))
+        cells.append((*(Line(text, style) for text in own), Line(bar[:length], "blue")))
     return grid(cells, right=(1, 2, 3) if device else (1, 2), head=head)
 
 

@@ -88,11 +88,6 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
 
     def _plotly(self, request: Request) -> Response:
         bundle = static_files.plotly_gzip()
-        if bundle is None:
-            raise NotFoundError(
-                "The plotly package is not installed beside TensorBoard, so charts cannot be "
-                "drawn. Run `pip install plotly` and reload this page."
-            )
         return reply(request, bundle, "text/javascript", content_encoding="gzip", expires=A_DAY_S)
 
     def _perfetto(self, request: Request) -> Response:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from lightning_gpuprof.report.static import STATIC, installed_file, plotly_path
+from lightning_gpuprof.report.static import PLOTLY, STATIC, installed_file
 
 MIME_TYPES = {
     # Spelled out: on some machines `mimetypes` calls .js text/plain, which no browser imports.
@@ -44,10 +44,9 @@ def read_static(
 
 
 @lru_cache(maxsize=1)
-def plotly_gzip() -> bytes | None:
+def plotly_gzip() -> bytes:
     """Return the Plotly bundle compressed once for the life of the process."""
-    path = plotly_path()
-    return gzip.compress(path.read_bytes(), compresslevel=6, mtime=0) if path else None
+    return gzip.compress(PLOTLY.read_bytes(), compresslevel=6, mtime=0)
 
 
 @lru_cache(maxsize=1)

@@ -66,16 +66,17 @@ def seen(tmp_path_factory):
 
 WITHOUT_ACTION = {"prepare_data", "on_save_checkpoint"}
 """Hooks: the first is an action where a program has it, the second from Lightning 2.5 on."""
-NEWER_ACTIONS = {"save_checkpoint"}
-"""Actions that Lightning 2.4 does not ask for."""
+NEWER_ACTIONS = {"save_checkpoint": "2.5", actions.LOADER_SETUP_ACTION: "2.7"}
+"""Actions that earlier versions of Lightning do not ask for."""
 
 
 @pytest.mark.parametrize(
     "table", [actions.PHASES, actions.LOOP_EVENTS, dict.fromkeys(actions.ENDS)]
 )
 def test_each_action_is_one_that_a_trainer_asks_for(seen, table):
-    older = Version(lightning_version) < Version("2.5")
-    assert set(table) - seen <= WITHOUT_ACTION | (NEWER_ACTIONS if older else set())
+    version = Version(lightning_version)
+    newer = {name for name, since in NEWER_ACTIONS.items() if version < Version(since)}
+    assert set(table) - seen <= WITHOUT_ACTION | newer
     assert all(hasattr(LightningModule, name) for name in WITHOUT_ACTION)
 
 

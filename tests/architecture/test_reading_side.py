@@ -43,7 +43,7 @@ def test_no_reading_side_module_imports_torch_lightning_or_pandas():
 
 
 def test_tensorboard_entry_point_imports_nothing_heavy():
-    heavy = (*HEAVY, "numpy", "plotly", "msgspec", "rich", "yaml")
+    heavy = (*HEAVY, "numpy", "msgspec", "rich", "yaml")
     entry = ["lightning_gpuprof.tab.loader"]
     # TensorBoard has imported its own base_plugin (which imports numpy) before it imports ours.
     first = "tensorboard.plugins.base_plugin"

@@ -154,7 +154,7 @@ def test_the_command_imports_nothing_heavy(trace):
     program = (
         "import sys; from lightning_gpuprof.cli import main; "
         f"main(['analyze', '--json', {trace!r}]); "
-        "heavy = {'torch', 'lightning', 'pandas', 'plotly', 'rich', 'numpy.ma'} & set(sys.modules);"
+        "heavy = {'torch', 'lightning', 'pandas', 'rich', 'numpy.ma'} & set(sys.modules);"
         "print(sorted(heavy), file=sys.stderr)"
     )
 

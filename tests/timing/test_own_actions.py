@@ -1,11 +1,16 @@
 """A program's own actions: `self.trainer.profiler.profile(...)`, used as Lightning's may be."""
 
+from collections import Counter
 from itertools import count
 
 import pytest
+import torch
 from lightning.pytorch.demos.boring_classes import BoringModel
 
+from lightning_gpuprof.adapters.actions import LOADER_SETUP_ACTION
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.records.phases import WORKER_STARTUP
+from lightning_gpuprof.records.schema import OutsideSpan
 from lightning_gpuprof.timing.attach import ProxyTiming
 
 STEPS = 4
@@ -82,3 +87,24 @@ def test_they_decorate_functions_and_give_their_name(session_of, profiler, marke
     assert model.given == ["head"] * STEPS
     parts = {name for name in session.columns if name.startswith("part/forward")}
     assert ({"part/forward/head", "part/forward/penalty"} <= parts) or not marked
+
+
+def test_the_action_in_which_newer_lightning_starts_workers_counts_as_their_start(session_of):
+    ticks = count(0, 1_000)
+
+    class Loader:
+        """Opens the action as Lightning after 2.6 does, around the creation of the iterators."""
+
+        def __iter__(self):
+            with model.trainer.profiler.profile(LOADER_SETUP_ACTION):
+                for _ in range(1_000):
+                    next(ticks)
+                return iter(torch.zeros(STEPS, 1, 32))
+
+    model = BoringModel()
+    session = session_of(model, PhaseTimer(console=False, clock=ticks.__next__), data=Loader())
+    parts = Counter()
+    for span in session.all(OutsideSpan):
+        parts.update(span.part_ns)
+    assert parts[f"data_wait/{WORKER_STARTUP}"] > 1_000_000
+    assert not [part for part in parts if LOADER_SETUP_ACTION in part]

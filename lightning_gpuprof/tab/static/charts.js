@@ -103,7 +103,7 @@ export function chart(context, spec) {
     try {
       Plotly = await plotly(context.source);
     } catch {
-      const why = "The chart needs the plotly package beside TensorBoard: pip install plotly.";
+      const why = "The script that draws charts could not be loaded; reload this page.";
       box.append(h("p.empty", null, why));
       return;
     }
