@@ -9,6 +9,7 @@ from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import batch_lines, longer_here
 from lightning_gpuprof.findings.model import Finding, Place, When
+from lightning_gpuprof.findings.operators import operators
 from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.phases import LOADER_HOOKS, Phase
 
@@ -43,7 +44,11 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     lines = batch_lines(run) if phase is Phase.DATA_WAIT and waits_for_batches(run) else run.lines
     if phase is None or lines is None:
         return finding
-    longest = _longest(lines.of(phase), lines.by_phase.get(phase.value, 0))
+    of_phase = lines.of(phase)
+    if finding.id in LOOPS[:2]:  # a line inside a heavy operation is no loop of small ones
+        heavy = operators().computing
+        of_phase = [line for line in of_phase if not any(row.fits(line) for row in heavy)]
+    longest = _longest(of_phase, lines.by_phase.get(phase.value, 0))
     places = dict.fromkeys(Place.at(line, phase=phase.value) for line in longest)
     return replace(finding, places=(*finding.places, *places))
 

@@ -21,13 +21,14 @@ device if there is one. Rows of `findings/operators.toml` add advice on operatio
 be slow, such as sorting, decompositions, attention and indexing.
 
 ## Limits
-The finding is always `info` and promises no saving.
+The finding promises a saving only on a CPU, where a trace shows that the operators of such a row
+take a fifth of the step: up to all of their time (`heavy_operators_ns`). Else it is `info`.
 """
 
 from lightning_gpuprof.analysis.run.line_times import LineTime, line_times
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Severity
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.operators import Pattern, operators
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import duration, percent, percents
@@ -60,20 +61,38 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
     device_ns = marks.mean_ns if marks else None
     inside = f", mostly in {line.callee}" if line.callee else ""
     row = next((row for row in operators().computing if row.fits(line)), None)
+    heavy_ns = 0 if row is None or run.on_gpu else min(line.mean_ns, _traced_ns(run, row))
+    known = heavy_ns >= MIN_FRAC * step_ns
+    saving = Range(0, heavy_ns) if known else Range(0, 0)
     return Finding(
-        severity=Severity.INFO,
+        severity=Severity.BY_SAVING if known else Severity.INFO,
         title=f"{line.function}, line {line.line}, takes "
         f"{percents(line.low_frac, line.high_frac)} of each step",
         advice=f"`{line.source}` is in {line.phase.value}{inside}. {_advice(row)}",
         evidence=evidence_of(
             line_ns=line.mean_ns,
             samples_count=line.count,
+            heavy_operators_ns=heavy_ns or None,
             phase_device_ns=device_ns,
             phase_device_frac=None if device_ns is None else device_ns / step_ns,
         ),
-        confidence=0.9,
+        saving_ns=saving,
+        cause_ns=saving if known else None,
+        confidence=0.5 if known else 0.9,
         places=(Place.at(line, phase=line.phase.value, name=line.callee),),
         change=row.change if row else None,
+    )
+
+
+def _traced_ns(run: RunResults, row: Pattern) -> int:
+    """Return the time per step of a row's operators outside the backward pass; 0 without a trace.
+
+    It is the host's, so that of the operators themselves only on a CPU.
+    """
+    facts = trace_facts(run)
+    heavy = [facts.operators.get(name) for name in row.operators] if facts else []
+    return round(
+        sum(op.self_ns * (1 - op.backward_calls / op.calls) for op in heavy if op is not None)
     )
 
 

@@ -1,9 +1,11 @@
 """The generic answer: where most of a step goes."""
 
-from rule_cases import MS, op
+import pytest
+from rule_cases import MS, made, op, span
 
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Severity
+from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.records.lines import HostLines, LineCount
 
 PHASES = {"forward": 8 * MS, "backward": 2 * MS}
@@ -39,6 +41,33 @@ def test_without_samples_the_operator_is_named(evaluate):
     finding = evaluate(PHASES, trace=trace)
     assert finding.title == "aten::mm takes 6.00 ms of each step (60.0%)"
     assert finding.evidence["calls_count"] == 2
+
+
+def sorting(operation):
+    line = "y = x.argsort(1)", None, "model", 60
+    return HostLines(
+        100,
+        (LineCount("forward", "net.py", 9, "forward", *line, operation=operation),),
+        {"forward": 80, "backward": 20},
+    )
+
+
+@pytest.mark.parametrize(("sort_ms", "most_ms"), [(8, 4), (2, 0)])
+def test_heavy_operators_of_the_line_in_a_trace_may_be_saved(evaluate, sort_ms, most_ms):
+    trace = {"operators": [op("aten::sort", 4, sort_ms * MS), op("aten::mm", 4, 2 * MS)]}
+    finding = evaluate(PHASES, records=[sorting("argsort")], trace=trace)
+    assert span(finding) == (0, most_ms * MS)
+    assert "do not sort" in finding.advice
+
+
+def test_a_loop_of_small_operators_is_not_placed_at_a_line_of_heavy_ones(analyze):
+    def places(operation):
+        run = analyze(PHASES, records=[sorting(operation)])
+        loop = with_lines(made("host-bound", MS, MS), run)
+        return [place.line for place in loop.places]
+
+    assert places("add") == [9]
+    assert places("argsort") == []
 
 
 def test_it_comes_last_and_is_suppressed_by_any_finding_at_its_line(analyze):
