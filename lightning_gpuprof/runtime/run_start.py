@@ -274,7 +274,7 @@ def _loader(trainer: Trainer, loaders: Any) -> Loader | None:
         return None
     return Loader(
         num_workers=loader.num_workers,
-        batch_size=getattr(loader, "batch_size", None),
+        batch_size=_batch_size(loader),
         pin_memory=getattr(loader, "pin_memory", None),
         persistent_workers=getattr(loader, "persistent_workers", None),
         prefetch_factor=getattr(loader, "prefetch_factor", None),
@@ -286,6 +286,13 @@ def _loader(trainer: Trainer, loaders: Any) -> Loader | None:
         collate=attempt(lambda: _users_collate(loader), None),
         shares=attempt(lambda: shared_with(trainer.lightning_module, loader.dataset), None),
     )
+
+
+def _batch_size(loader: Any) -> int | None:
+    """Return the batch size, which `predict` and programs may leave to a batch sampler."""
+    sampler = getattr(loader, "batch_sampler", None)
+    size = getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None)
+    return size if isinstance(size, int) else None
 
 
 def _dataset_kind(loader: Any) -> str | None:

@@ -216,16 +216,22 @@ def validations(
 
 
 def _validation_times(session: Session) -> Int64:
-    """Return how long each validation took, in steps that were timed or else between epochs."""
+    """Return how long validations took, in order.
+
+    Of those in steps that were not timed by phase, and between epochs, the mean of each record.
+    """
+    flagged = (step_flags(session) & StepFlag.VALIDATION) != 0
     column = session.phase_ns(Phase.VALIDATION)
+    times: list[tuple[int, int]] = []
     if column is not None:
-        times: Int64 = column[(step_flags(session) & StepFlag.VALIDATION) != 0]
-        if len(times):
-            return times
-    spans = (
-        span.phase_ns.get(Phase.VALIDATION.value) for span in every_step.between_epochs(session)
-    )
-    return np.array([ns for ns in spans if ns], dtype=np.int64)
+        starts = session.columns["start_ns"][flagged].tolist()
+        times.extend(zip(starts, column[flagged].tolist(), strict=True))
+    for span in (*every_step.untimed_spans(session), *every_step.between_epochs(session)):
+        count = span.flagged.get("validation", 0)
+        if count:
+            total_ns = span.phase_ns.get(Phase.VALIDATION.value, 0)
+            times.append((span.start_ns, total_ns // count))
+    return np.array([ns for _, ns in sorted(times)], dtype=np.int64)
 
 
 def validation_growth(times: Int64) -> ValidationGrowth | None:

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from rule_cases import MS, US, WORK, every, span, unmarked
 
@@ -135,3 +136,16 @@ def test_small_batches_of_validation_come_before_rarer_validation(evaluate):
     finding = evaluate(**validated(10, 30 * MS), validation_loader=Loader(batch_size=1))
     assert finding.advice.startswith("Validation's batches hold 1 sample:")
     assert finding.change == "DataLoader(..., batch_size=32)  # validation's"
+
+
+def test_validations_in_steps_without_marks_show_growth_too(evaluate):
+    spans = [
+        msgspec.structs.replace(
+            unmarked(20, phase_ns={"validation": 2 * ms * MS}, flagged={"validation": 2}),
+            start_ns=10_000 * MS + ms,
+            dur_ns=(200 + 2 * ms) * MS,
+        )
+        for ms in range(50, 130, 10)
+    ]
+    finding = evaluate(**validated(50, 30 * MS), records=spans)
+    assert "longer each time: 30.0 ms at first, 110 ms by now" in finding.title
