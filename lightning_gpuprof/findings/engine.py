@@ -96,8 +96,7 @@ def _bounded(finding: Finding, run: RunResults) -> Finding:
 
     The saving is widened by how much two equal runs of this length differ; the two errors are
     independent, so their squares add up. The middle stays where it is unless the lower end would
-    fall below zero, or the machine was busy. A saving that may be zero and is unlikely to be
-    noticeable is `info`, unless the finding matters without it.
+    fall below zero, or the machine was busy.
     """
     most_ns = _most_ns(finding, run)
     claimed = finding.saving_ns
@@ -113,17 +112,13 @@ def _bounded(finding: Finding, run: RunResults) -> Finding:
         confidence = min(confidence, FEW_CONFIDENCE)
         if severity is Severity.CRITICAL and capped.high > 0:
             severity = Severity.WARNING
-    may_be_nothing = saving.low <= 0 < saving.high
-    is_little = saving.counted_on < WARNING_FRAC * (run.step_ns or 0)
-    if may_be_nothing and is_little and not finding.matters:
-        severity = Severity.INFO
     cause = finding.cause_ns or claimed
     return replace(
         finding,
         saving_ns=saving,
         likely_ns=round(min(claimed.middle, cause.middle + finding.beyond_ns, most_ns)),
         indirect_ns=max(0, claimed.high - most_ns),
-        severity=severity,
+        severity=severity_of(replace(finding, severity=severity), saving, run),
         confidence=confidence,
     )
 
@@ -136,6 +131,19 @@ def _waited_frac(run: RunResults) -> float:
     """
     wait = run.facts.core_wait
     return wait.busy_frac if wait is not None and not run.on_gpu else 0.0
+
+
+def severity_of(finding: Finding, saving: Range, run: RunResults) -> Severity:
+    """Return a finding's severity with this saving.
+
+    A saving that may be zero and is unlikely to be noticeable is `info`, unless the finding matters
+    without it.
+    """
+    may_be_nothing = saving.low <= 0 < saving.high
+    is_little = saving.counted_on < WARNING_FRAC * (run.step_ns or 0)
+    if may_be_nothing and is_little and not finding.matters:
+        return Severity.INFO
+    return finding.severity
 
 
 def _most_ns(finding: Finding, run: RunResults) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lightning_gpuprof.analysis.run.line_times import LineTime
+from lightning_gpuprof.analysis.savings.conformal import Coverage
 from lightning_gpuprof.records.lines import CodePlace, LineCount
 from lightning_gpuprof.records.schema import SyncSite
 
@@ -149,6 +150,8 @@ class Finding:
         effort: What the change takes; None if it takes what the rule's other changes take.
         measured: The trial that the saving was measured in; None if a model expects it.
         trial: The trial that measures the change; the engine fills it in. None for a trace alone.
+        coverage: How often savings that were estimated like this one held; None if no such change
+            was measured.
     """
 
     id: str = ""
@@ -170,6 +173,7 @@ class Finding:
     effort: Effort | None = None
     measured: str | None = None
     trial: TrialCommand | None = None
+    coverage: Coverage | None = None
 
     @property
     def worth_a_change(self) -> bool:

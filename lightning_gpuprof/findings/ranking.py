@@ -84,4 +84,5 @@ def _with_gain(finding: Finding, trials: Sequence[Trial]) -> Finding:
         confidence=1.0,
         change=best.paste if faster else finding.change,
         measured=best.name,
+        coverage=None,
     )

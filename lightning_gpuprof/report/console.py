@@ -230,6 +230,8 @@ class _Page:
                 f"{figure.label}: {shown(figure.value, figure.unit)}" for figure in card.evidence
             ]
             yield "evidence", ", ".join(figures)
+        if self._verbose and card.saving is not None and card.saving.basis:
+            yield "interval", card.saving.basis
         names = dict.fromkeys(cell_text(place, "place").plain for place in card.places)
         names.pop("", None)
         if new := [name for name in names if name not in card.title]:

@@ -181,11 +181,16 @@ class Saving(Struct, frozen=True, omit_defaults=True):
     measured: str | None
     """The trial that measured the saving; None if it is an estimate."""
     sentence: str
-    """Such as "saves 2.00 to 3.50 ms per step (17 to 30%), confidence 90%"."""
+    """Such as "saves 2.00 to 3.50 ms per step (17 to 30%), confidence 90%, 9 in 10 such
+    estimates held"."""
     short: str
     """The same in a few characters, such as "17 to 30%"."""
     outcome: str
     """Such as "a step of 12.2 ms (11.6 to 12.8 ms) instead of 13.6 ms"."""
+    coverage_frac: float | None = None
+    """How often such estimates held where the change was made and measured; None if none was."""
+    basis: str | None = None
+    """By which measured changes the interval was tested; None if a trial measured the saving."""
     indirect_ns: int = 0
     cause_low_ns: int | None = None
     cause_high_ns: int | None = None

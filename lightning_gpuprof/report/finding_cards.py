@@ -1,6 +1,7 @@
 """Turns findings into cards of a document, with the saving and the change in words."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.savings.conformal import Coverage
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC, step_of
 from lightning_gpuprof.findings.model import Finding, When
@@ -85,10 +86,42 @@ def short_change(change: str | None, advice: str) -> tuple[str, bool]:
 
 
 def certainty(finding: Finding) -> str:
-    """Say whether a saving was measured, and otherwise how sure the rule is."""
+    """Say whether a saving was measured, and otherwise how sure the rule and the interval are."""
     if finding.measured:
         return f"measured ({finding.measured})"
-    return f"confidence {finding.confidence:.0%}"
+    tested = "interval not tested"
+    if finding.coverage is not None:
+        tested = f"{_in_ten(finding.coverage)} such estimates held"
+    return f"confidence {finding.confidence:.0%}, {tested}"
+
+
+def brief_certainty(finding: Finding) -> str:
+    """Say in a few words whether a saving was measured, or how often such estimates held."""
+    if finding.measured:
+        return certainty(finding)
+    return "not tested" if finding.coverage is None else f"{_in_ten(finding.coverage)} held"
+
+
+def _in_ten(coverage: Coverage) -> str:
+    """Give a share in tenths, never all of them.
+
+    >>> _in_ten(Coverage(held=37, count=41, pooled=False))
+    '9 in 10'
+    """
+    return f"{min(9, round(10 * coverage.frac))} in 10"
+
+
+def _basis(finding: Finding) -> str | None:
+    """Say by which measured changes an interval was tested; None if the saving was measured."""
+    if finding.measured:
+        return None
+    if (coverage := finding.coverage) is None:
+        return "The interval is the model's: no such change was ever measured on such a device."
+    of_kinds = ", of all kinds together," if coverage.pooled else " of this kind"
+    return (
+        f"{coverage.held} of {coverage.count} measured changes{of_kinds} lay in intervals that "
+        "were made like this one."
+    )
 
 
 def evidence_figure(key: str, value: float) -> Figure:
@@ -169,6 +202,8 @@ def _saving(finding: Finding, run: RunResults) -> Saving:
         when=finding.when.value,
         confidence=finding.confidence,
         measured=finding.measured,
+        coverage_frac=finding.coverage.frac if finding.coverage is not None else None,
+        basis=_basis(finding),
         sentence=_sentence(finding, frac, base_ns),
         short=percents(frac.low, frac.high) if frac is not None and in_steps else time,
         outcome=_outcome(finding, step_ns, after),

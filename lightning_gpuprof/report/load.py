@@ -9,6 +9,7 @@ from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.errors import RecordError, TraceError
+from lightning_gpuprof.findings.calibrated import calibrated
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.findings.ranking import with_trials
@@ -126,7 +127,7 @@ def load_report(
     return Report(
         run=run,
         results=results,
-        findings=tuple(with_trials(judged.findings, trials)),
+        findings=tuple(with_trials(calibrated(judged.findings, results), trials)),
         abstained=judged.abstained,
         silent=judged.silent,
         notices=(

@@ -190,6 +190,7 @@ def _finding(card: FindingCard, number: int, *, verbose: bool) -> Iterator[str]:
     where = _where(card.places)
     rows = [
         *([plain(card.saving.sentence)] if card.saving is not None else []),
+        *([plain(card.saving.basis)] if verbose and card.saving and card.saving.basis else []),
         *([f"where: {where}"] if where else []),
         f"change: {plain(card.advice)}",
         *(_measure(card.trial) if verbose and card.trial is not None else ()),

@@ -13,7 +13,7 @@ from lightning_gpuprof.findings.ranking import proposed
 from lightning_gpuprof.findings.shares import each_time, lengthening, share_name
 from lightning_gpuprof.records.schema import UNTIMED_STEPS
 from lightning_gpuprof.report.document import Figure, Figures, Section, Text, Verdict
-from lightning_gpuprof.report.finding_cards import certainty, finding_card
+from lightning_gpuprof.report.finding_cards import brief_certainty, finding_card
 from lightning_gpuprof.report.run.limit import busy_figure, host_line, waiting_side
 from lightning_gpuprof.units import duration, percent, percents, rate
 
@@ -186,7 +186,7 @@ def change_verdict(finding: Finding, run: RunResults) -> Verdict:
         finding=finding.id,
         change=card.short_change if card.short_change_is_code else None,
         place=next((place for place in card.places if place.file is not None), None),
-        gain=f"{saving.outcome}, {certainty(finding)}" if saving is not None else None,
+        gain=f"{saving.outcome}, {brief_certainty(finding)}" if saving is not None else None,
         gain_short=saving.short if saving is not None else None,
     )
 

@@ -226,12 +226,16 @@ export interface Saving {
   confidence: number;
   /** The trial that measured the saving; None if it is an estimate. */
   measured: string | null;
-  /** Such as "saves 2.00 to 3.50 ms per step (17 to 30%), confidence 90%". */
+  /** Such as "saves 2.00 to 3.50 ms per step (17 to 30%), confidence 90%, 9 in 10 such estimates held". */
   sentence: string;
   /** The same in a few characters, such as "17 to 30%". */
   short: string;
   /** Such as "a step of 12.2 ms (11.6 to 12.8 ms) instead of 13.6 ms". */
   outcome: string;
+  /** How often such estimates held where the change was made and measured; None if none was. */
+  coverage_frac?: number | null;
+  /** By which measured changes the interval was tested; None if a trial measured the saving. */
+  basis?: string | null;
   indirect_ns?: number;
   cause_low_ns?: number | null;
   cause_high_ns?: number | null;

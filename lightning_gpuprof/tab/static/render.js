@@ -464,6 +464,7 @@ export function findingCard(surface, finding, open) {
     h("p.advice", null, advice),
     change && code(change),
     h("p.gain-text", null, saving ? saving.sentence : finding.no_saving),
+    saving?.basis && h("p.note", null, saving.basis),
     trial?.command && code(trial.command),
     trial && h("p.note", null, trial.note),
     places(surface, finding),
