@@ -7,7 +7,7 @@ import sys
 import pytest
 
 WITHOUT_LIGHTNING = "import sys; sys.modules['lightning'] = None"
-WITHOUT_TENSORBOARD = "import sys; sys.modules['tensorboard'] = None"
+WITHOUT_TENSORBOARD = "import sys; sys.modules.update(dict.fromkeys(('tensorboard', 'google')))"
 PROFILER = "from lightning_gpuprof import DeferredProgressBar, GpuProfCallback"
 OTHER = "import pytorch_lightning as pl"
 USUAL = "import lightning.pytorch as pl"

@@ -9,9 +9,10 @@ from contextlib import suppress
 from random import Random
 
 import msgspec
+from google.protobuf.message import DecodeError
 
 from lightning_gpuprof.records.schema import Column
-from lightning_gpuprof.traces.jax.jax_xplane import SPACE, DecodeError
+from lightning_gpuprof.traces.jax.jax_xplane import SPACE
 from lightning_gpuprof.traces.jax.messages import message_class
 
 ODD = (

@@ -9,11 +9,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.files import read_file
-from lightning_gpuprof.traces.jax.messages import message_class
+from lightning_gpuprof.traces.jax.messages import DamagedMessageError, read_message
 from lightning_gpuprof.traces.sniff import Head
 
 _BEGIN = re.compile(rb"\n\x04\x08.\x10.\n\x04\x08.\x10.\x12")
@@ -45,11 +43,10 @@ def read_memory(path: str, warnings: list[str]) -> dict[str, "DeviceMemory"]:
     Raises:
         TraceError: The file is damaged.
     """
-    profile = message_class(_PROFILE)()
+    content = read_file(path, warnings)
     try:
-        profile.ParseFromString(read_file(path, warnings))
-        return _devices(profile)
-    except (DecodeError, IndexError) as error:
+        return _devices(read_message(_PROFILE, content))
+    except (DamagedMessageError, IndexError) as error:
         raise TraceError(f"{path} is damaged or ends early ({error}). Save it again.") from error
 
 

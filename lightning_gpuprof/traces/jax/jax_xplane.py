@@ -10,12 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import read_file
-from lightning_gpuprof.traces.jax.messages import message_class
+from lightning_gpuprof.traces.jax.messages import DamagedMessageError, read_message
 from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
@@ -53,10 +51,10 @@ def matches(head: Head) -> bool:
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read the kernels and copies of every device, and the host's calls and ranges."""
     builder = TimelineBuilder("jax-xplane")
-    space = message_class(SPACE)()
+    content = read_file(path, builder.warnings)
     try:
-        space.ParseFromString(read_file(path, builder.warnings))
-    except DecodeError as error:
+        space = read_message(SPACE, content)
+    except DamagedMessageError as error:
         raise TraceError(f"{path} is damaged or ends early ({error}). Record it again.") from error
     builder.warnings.extend(text.decode("utf-8", "replace") for text in space.errors)
     devices = []

@@ -1,19 +1,47 @@
-"""Builds protobuf messages at run time; a compiled module must fit TensorBoard's protobuf."""
+"""Builds protobuf messages at run time; a compiled module must fit TensorBoard's protobuf.
+
+The package `protobuf` comes with TensorBoard, and is imported when the first message is read.
+"""
 
 from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from lightning_gpuprof.errors import TraceError
 
-_FIELD = descriptor_pb2.FieldDescriptorProto
 _TYPES = {
-    "int": _FIELD.TYPE_INT64,
-    "uint": _FIELD.TYPE_UINT64,
-    "double": _FIELD.TYPE_DOUBLE,
+    "int": "TYPE_INT64",
+    "uint": "TYPE_UINT64",
+    "double": "TYPE_DOUBLE",
     # Names may hold bytes that are no UTF-8, on which a string field would fail the whole file.
-    "text": _FIELD.TYPE_BYTES,
+    "text": "TYPE_BYTES",
 }
 _PACKAGE = "lightning_gpuprof"
+
+
+class DamagedMessageError(ValueError):
+    """The bytes are no message, or end early."""
+
+
+def read_message(messages: str, content: bytes | bytearray) -> Any:
+    """Return the message in `content`, which is the first of those described by `messages`.
+
+    Raises:
+        DamagedMessageError: The bytes are no such message.
+        TraceError: protobuf is not installed.
+    """
+    try:
+        from google.protobuf.message import DecodeError
+    except ModuleNotFoundError as error:
+        raise TraceError(
+            "This file is protobuf, and the package that reads it is not installed. Run "
+            "`pip install protobuf`, which TensorBoard brings as well."
+        ) from error
+    message = message_class(messages)()
+    try:
+        message.ParseFromString(content)
+    except DecodeError as error:
+        raise DamagedMessageError(str(error)) from error
+    return message
 
 
 @cache
@@ -26,6 +54,9 @@ def message_class(messages: str) -> Any:
     >>> message_class("Line: id 1 int, name 2 text*")(id=3, name=[b"a"]).id
     3
     """
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    of_field = descriptor_pb2.FieldDescriptorProto
     lines = [line.split(": ") for line in messages.strip().splitlines()]
     root = lines[0][0]
     file = descriptor_pb2.FileDescriptorProto(
@@ -36,8 +67,9 @@ def message_class(messages: str) -> Any:
         for name, number, kind in map(str.split, fields.split(", ")):
             scalar = _TYPES.get(kind.rstrip("*"))
             field = message.field.add(name=name, number=int(number))
-            field.label = _FIELD.LABEL_REPEATED if kind.endswith("*") else _FIELD.LABEL_OPTIONAL
-            field.type = scalar or _FIELD.TYPE_MESSAGE
+            repeated = kind.endswith("*")
+            field.label = of_field.LABEL_REPEATED if repeated else of_field.LABEL_OPTIONAL
+            field.type = getattr(of_field, scalar or "TYPE_MESSAGE")
             if scalar is None:
                 field.type_name = f".{_PACKAGE}.{kind.rstrip('*')}"
     pool = descriptor_pool.DescriptorPool()

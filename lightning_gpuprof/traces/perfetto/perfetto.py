@@ -13,14 +13,12 @@ Names are interned by sequence of packets. A real file was not at hand.
 from collections import deque
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from lightning_gpuprof.errors import TraceError, UnknownTraceError
 from lightning_gpuprof.traces.amd.rocprofv3_csv import agent, call_category, direction_of
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import integer, read_file
 from lightning_gpuprof.traces.jax.jax_xplane import host_category
-from lightning_gpuprof.traces.jax.messages import message_class
+from lightning_gpuprof.traces.jax.messages import DamagedMessageError, read_message
 from lightning_gpuprof.traces.sniff import PERFETTO_JSON, Head, ReadOptions
 from lightning_gpuprof.traces.timeline import Timeline
 
@@ -61,10 +59,10 @@ def matches(head: Head) -> bool:
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read the work of every device, and the host's calls and ranges."""
     warnings: list[str] = []
-    trace = message_class(MESSAGES)()
+    content = read_file(path, warnings)
     try:
-        trace.ParseFromString(read_file(path, warnings))
-    except DecodeError as error:
+        trace = read_message(MESSAGES, content)
+    except DamagedMessageError as error:
         raise TraceError(f"{path} is damaged or ends early ({error}). Record it again.") from error
     packets = _Packets(trace)
     if not packets.stages and not packets.is_of_rocprof:
