@@ -1,10 +1,11 @@
 """Control groups and threads as Linux shows them, in a folder of the test's own."""
 
+import os
 import threading
 
 import pytest
 
-from lightning_gpuprof.recorders.cores import core_wait, cpu_quota, io_pressure
+from lightning_gpuprof.recorders.cores import core_wait, cpu_quota, cpu_time, io_pressure
 from lightning_gpuprof.records.facts import CpuQuota
 
 STAT = "usage_usec 9\nnr_periods 200\nnr_throttled 150\nthrottled_usec 77\n"
@@ -61,3 +62,14 @@ def test_how_long_storage_held_something_up_is_read_where_the_kernel_counts_it(t
     line = "avg10=0.00 avg60=1.25 avg300=0.40 total=2500"
     (tmp_path / "io").write_text(f"some {line}\nfull {line.replace('2500', '9')}\n")
     assert io_pressure(tmp_path / "io").stalled_ns == 2_500_000
+
+
+def test_the_main_threads_wait_for_a_core_is_read_with_the_process_time(tmp_path):
+    main = tmp_path / str(os.getpid())
+    main.mkdir()
+    (main / "schedstat").write_text("500 70 3\n")
+    before, after = cpu_time(tmp_path), cpu_time(tmp_path)
+    assert before.queued_ns == 70
+    assert after.used_ns >= before.used_ns > 0
+    assert after.since(before).queued_ns == 0
+    assert cpu_time(tmp_path / "missing") is None

@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import replace
 from rule_cases import MS, US, WORK, span
 
 from lightning_gpuprof.findings.model import Severity
@@ -13,6 +14,21 @@ def test_memory_that_rises_through_the_whole_run_is_reported(evaluate):
     finding = evaluate(WORK, records=RISING)
     assert finding.severity is Severity.WARNING
     assert finding.evidence["growth_per_step_bytes"] == 200_000
+
+
+@pytest.mark.parametrize(("available", "severity"), [(99, "critical"), (101, "warning")])
+def test_memory_that_ends_a_run_of_twice_the_length_is_critical(evaluate, available, severity):
+    """The run has 100 steps, of which each takes 200 kB more."""
+    room = available * 200_000
+    rising = [replace(reading, available_bytes=room) for reading in RISING]
+    assert evaluate(WORK, records=rising).severity.value == severity
+
+
+def test_memory_that_is_full_before_the_planned_end_is_critical(evaluate):
+    rising = [replace(reading, available_bytes=500 * 200_000) for reading in RISING]
+    planned = evaluate(WORK, records=rising, trainer={"max_steps": 1_000})
+    assert planned.severity is Severity.CRITICAL
+    assert evaluate(WORK, records=rising, trainer={"max_steps": -1}).severity is Severity.WARNING
 
 
 def test_a_cache_that_fills_and_stops_growing_is_not_reported(evaluate):

@@ -150,6 +150,12 @@ def test_a_logger_that_writes_for_long_as_training_starts_is_asked_about_hyperpa
     assert "save_hyperparameters(ignore=[...])" in finding.advice
 
 
+def test_a_logger_has_little_to_write_before_the_first_step(evaluate):
+    (finding,) = evaluate(STEPS, records=began("logging/TensorBoardLogger", 0.5), wall_ns=SECONDS)
+    assert finding.saving_ns.low > 0
+    assert finding.change.startswith("self.save_hyperparameters(ignore=")
+
+
 @pytest.mark.parametrize(("seconds", "whole"), [(0.5, 2), (3, 100)])
 def test_little_work_and_that_of_a_long_run_is_left_alone(evaluate, seconds, whole):
     records = began("other/setup", seconds)
