@@ -1,7 +1,6 @@
 """A run as one HTML file: the tab's own views and data, opened from disk without a network."""
 
 import base64
-import gzip
 import html
 import posixpath
 import re
@@ -169,7 +168,7 @@ def _embedded(data: dict[str, Any]) -> str:
 
 def _plotly() -> str:
     """Return the Plotly bundle compressed, in base64."""
-    return base64.b64encode(gzip.compress(PLOTLY.read_bytes(), 9, mtime=0)).decode()
+    return base64.b64encode(PLOTLY.read_bytes()).decode()
 
 
 def _visible(text: str) -> str:

@@ -9,9 +9,9 @@ STATIC = Path(lightning_gpuprof.__file__).parent / "tab" / "static"
 """ES modules and the stylesheet, shared by the tab and the HTML report."""
 
 
-PLOTLY = STATIC / "plotly" / "plotly-basic.min.js"
-"""The part of Plotly that draws lines, areas, bars and points. `source.json` beside it says where
-it is from; `scripts/fetch_plotly.py` fetches it."""
+PLOTLY = STATIC / "plotly" / "plotly-basic.min.js.gz"
+"""The part of Plotly that draws lines, areas, bars and points, compressed. `source.json` beside it
+says where it is from; `scripts/fetch_plotly.py` fetches it."""
 
 
 def installed_file(package: str, *parts: str) -> Path | None:

@@ -11,6 +11,7 @@ from typing_extensions import override
 from werkzeug import Request, Response
 
 from lightning_gpuprof.report.charts.registry import VIEWS
+from lightning_gpuprof.report.static import PLOTLY
 from lightning_gpuprof.tab import static_files
 from lightning_gpuprof.tab.replies import App, NotFoundError, reply, route
 from lightning_gpuprof.tab.run_index import RunIndex, marked_runs, parse_roots
@@ -87,7 +88,7 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
         return reply(request, *file)
 
     def _plotly(self, request: Request) -> Response:
-        bundle = static_files.plotly_gzip()
+        bundle = PLOTLY.read_bytes()
         return reply(request, bundle, "text/javascript", content_encoding="gzip", expires=A_DAY_S)
 
     def _perfetto(self, request: Request) -> Response:

