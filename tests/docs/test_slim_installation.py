@@ -1,4 +1,4 @@
-"""The slim installation that the docs tell is what pyproject.toml requires, less what it leaves out.
+"""The slim installation of the docs is what pyproject.toml requires, less what it leaves out.
 
 `make environments`, which CI runs, installs it.
 """
