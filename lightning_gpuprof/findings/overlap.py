@@ -87,6 +87,8 @@ def _is_more_specific(front: Finding, back: Finding) -> bool:
     """Return whether `back` is a general finding about a line that `front` knows more about."""
     if back.id not in GENERAL or front.id in GENERAL[GENERAL.index(back.id) :]:
         return False
+    if front.when is When.BETWEEN and back.when is When.IN_STEPS:
+        return False  # it is about other times
     if back.id == "host-sync":
         # Every line that reads a value needs a change, so all of them must be named.
         return same_line(back, front) and _lines(back) <= _lines(front)
