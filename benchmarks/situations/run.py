@@ -1,6 +1,6 @@
 """Situations that people reported: what does the report say of each?
 
-    python benchmarks/situations/run.py one --out DIR [NAME ...]    # or two
+    python benchmarks/situations/run.py one --out DIR [NAME ...]    # or two, three
 
 Trains each program and script of a set once under GpuProfCallback, writes each trace, and keeps
 what `lightning-gpuprof report` or `analyze` prints in DIR/NAME.txt. People judge it by the `right:`
@@ -19,7 +19,7 @@ PACKAGE = HERE.parents[1]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("set", choices=["one", "two"])
+    parser.add_argument("set", choices=["one", "two", "three"])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()

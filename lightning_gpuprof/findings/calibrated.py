@@ -6,8 +6,13 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.conformal import Calibration, Estimate, calibration
 from lightning_gpuprof.findings.engine import MOST_FRAC, severity_of, step_of
+from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.model import Finding, Range
 from lightning_gpuprof.findings.ranking import ranked
+
+LEAST_FRAC = WARNING_FRAC
+"""Smaller savings keep the interval of their model: next to no such change was measured, and how
+far the large ones were off would be many times what a small cause takes."""
 
 
 def calibrated(
@@ -47,7 +52,7 @@ def estimate_of(finding: Finding, run: RunResults) -> Estimate | None:
 
 def _calibrated(finding: Finding, run: RunResults, table: Calibration) -> Finding:
     estimate = estimate_of(finding, run)
-    if estimate is None:
+    if estimate is None or finding.likely_ns < LEAST_FRAC * estimate.step_ns:
         return finding
     after = table.step_after(finding.id, device_of(run), estimate)
     base_ns, most_ns = estimate.step_ns, MOST_FRAC * estimate.step_ns

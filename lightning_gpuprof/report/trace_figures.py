@@ -90,8 +90,8 @@ def conversion_figures(analysis: TraceAnalysis) -> Iterator[Figure]:
     note = f"calls{per_step}; {calls.get('aten::_to_copy', 0) / per:,.4g} of them copy"
     yield Figure("to_count", ".to() and .cuda()", calls["aten::to"] / per, "count", note)
     if analysis.to_bytes is not None:
-        of_steps = "per step" if steps else None
-        yield Figure("to_bytes", "What these copy", analysis.to_bytes / per, "bytes", of_steps)
+        of_what = "per step" if steps else "whole trace"
+        yield Figure("to_bytes", "What these copy", analysis.to_bytes / per, "bytes", of_what)
 
 
 def _launches(analysis: TraceAnalysis) -> Iterator[Figure]:
@@ -105,7 +105,8 @@ def _launches(analysis: TraceAnalysis) -> Iterator[Figure]:
     if short is not None:
         note = f"of the number of kernels; below 10 µs: {short.count:,}"
         yield Figure("short_kernel_frac", "Short kernels", short.count_frac, "frac", note)
-        yield Figure("short_kernels_ns", "Short kernels, together", short.total_ns, "ns")
+        note = "all kernels below 10 µs in the whole trace"
+        yield Figure("short_kernels_ns", "Short kernels, together", short.total_ns, "ns", note)
 
 
 def _whole(analysis: TraceAnalysis, steps: str) -> str:

@@ -21,6 +21,11 @@ IN_OTHER_VIEWS = ("operators", "kernels", "ranks", "memory", "charts")
 OF_STEPS = ("slowest", "recorded_steps", "totals", "outside")
 
 
+@pytest.fixture(autouse=True)
+def _models_alone():
+    """Savings have the intervals that the tab's own process gives them."""
+
+
 @pytest.fixture(params=RUNS)
 def run(request):
     return request.param

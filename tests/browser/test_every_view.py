@@ -26,7 +26,7 @@ WHAT_EACH_VIEW_SAYS = {
         "overview": (".hero", "GPU busy\n100.0%"),
         "steps": (".card", "Steps 0 to 199 of 200, one by one."),
         "timeline": (".card", "Busy 83.5% of 465 ms in 6 whole steps"),
-        "operators": (".meter", "On tensor cores\n80.8%"),
+        "operators": (".meter", "On tensor cores\n81.0%"),
         "roofline": (".card", "Peaks of NVIDIA A100"),
         "compare": (".hero", "197 steady steps against"),
         "traces": (".traces li", "1.69 MiB"),

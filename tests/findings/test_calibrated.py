@@ -65,6 +65,11 @@ def test_what_may_save_nothing_and_little_is_no_warning(run):
     assert (finding.saving_ns.low, finding.severity) == (0, Severity.WARNING)
 
 
+def test_small_savings_keep_the_interval_of_their_model(run):
+    small = made("data-wait", 300_000, 500_000, likely_ns=400_000)
+    assert calibrated([small], run, Calibration(pairs(7 * MS))) == [small]
+
+
 def test_findings_are_ranked_by_the_intervals_that_are_shown(run):
     other = made("slow-logging", 3 * MS, 4 * MS, likely_ns=7 * MS // 2)
     assert [f.id for f in calibrated([WAIT, other], run, Calibration())] == [WAIT.id, other.id]
