@@ -92,10 +92,10 @@ EXPERIMENT_LOGS = ("add_", "log")
 FILE_LOGGERS = ("TensorBoardLogger", "CSVLogger")
 """Loggers that write files, whose calls take microseconds. Calls of a server take milliseconds."""
 STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"
-STAGE_HOOKS = ("prepare_data", "setup")
-"""Hooks of a data module that the Trainer calls for each stage, before it sets up any callback."""
 """A method of the epoch loop: between steps, rank 0 informs the others whether it has received
 SIGTERM."""
+STAGE_HOOKS = ("prepare_data", "setup")
+"""Hooks of a data module that the Trainer calls for each stage, before it sets up any callback."""
 
 
 def is_kind(thing: object, class_name: str) -> bool:

@@ -117,7 +117,7 @@ def temporary(tmp_path, monkeypatch):  # pytest's own folder is made before
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A user's folder with a script, for which few and short blocks are enough."""
-    monkeypatch.setattr(trial_series, "MAX_PAIRS", 4)
+    monkeypatch.setattr(trial_series, "MAX_PAIRS", 3)
     monkeypatch.setattr(importlib.import_module(try_changes.__module__), "_BLOCK_NS", 0.1e9)
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "steps.txt").write_text("mine ")
