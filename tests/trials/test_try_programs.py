@@ -21,6 +21,7 @@ from lightning_gpuprof.trials import trial_series
 from lightning_gpuprof.trials.try_changes import try_changes
 
 SCRIPT = """
+import gc
 import sys
 from pathlib import Path
 import torch
@@ -30,6 +31,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
 HERE = Path(__file__).parent
+gc.freeze()  # a collection of torch's objects takes 0.1 s, ten times as long as a block here
 
 
 class Slow(torch.utils.data.Dataset):
@@ -117,7 +119,7 @@ def temporary(tmp_path, monkeypatch):  # pytest's own folder is made before
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A user's folder with a script, for which few and short blocks are enough."""
-    monkeypatch.setattr(trial_series, "MAX_PAIRS", 3)
+    monkeypatch.setattr(trial_series, "MAX_PAIRS", 4)
     monkeypatch.setattr(importlib.import_module(try_changes.__module__), "_BLOCK_NS", 0.1e9)
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "steps.txt").write_text("mine ")
