@@ -79,6 +79,7 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Args:
         when: Conditions by attribute path, of which all must hold.
+        setting: A template of `Finding.setting`.
         evidence: Replaces the row's evidence.
     """
 
@@ -87,6 +88,7 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: str
     advice: str
     change: str | None = None
+    setting: str | None = None
     evidence: dict[str, str | int | float] | None = None
 
 
@@ -135,6 +137,7 @@ class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             evidence=_measured(evidence, source),
             confidence=self.confidence,
             change=None if case.change is None else _filled(case.change, source),
+            setting=None if case.setting is None else _filled(case.setting, source),
         )
 
 

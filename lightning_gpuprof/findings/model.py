@@ -149,6 +149,8 @@ class Finding:
         explains: Ids of findings that know less about the same time (`overlap.py`).
         effort: What the change takes; None if it takes what the rule's other changes take.
         measured: The trial that the saving was measured in; None if a model expects it.
+        setting: What `lightning-gpuprof try --change` takes, such as "num_workers=4", if that is
+            the change or the most that it may gain; None if no setting is.
         trial: The trial that measures the change; the engine fills it in. None for a trace alone.
         coverage: How often savings that were estimated like this one held; None if no such change
             was measured.
@@ -172,6 +174,7 @@ class Finding:
     explains: tuple[str, ...] = ()
     effort: Effort | None = None
     measured: str | None = None
+    setting: str | None = None
     trial: TrialCommand | None = None
     coverage: Coverage | None = None
 

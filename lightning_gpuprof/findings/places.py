@@ -21,7 +21,9 @@ _OF_MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.ZERO_GRAD)
 """In these phases time is the model's; in the others, it belongs to lines of the user's own."""
 _RARE = (Phase.CHECKPOINT, Phase.GARBAGE_COLLECTION)
 PHASES = {phase.value: phase for phase in Phase if phase not in (*_OF_MODEL, *_RARE)}
-LOOPS = ("host-bound", "small-kernels", "host-sync")
+SMALL_OPERATORS = ("host-bound", "small-kernels")
+"""Findings about many small operators: a line inside a heavy operation is none of theirs."""
+LOOPS = (*SMALL_OPERATORS, "host-sync")
 """Findings about loops in the forward pass, which are at its line with the most samples."""
 
 
@@ -45,7 +47,7 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     if phase is None or lines is None:
         return finding
     of_phase = lines.of(phase)
-    if finding.id in LOOPS[:2]:  # a line inside a heavy operation is no loop of small ones
+    if finding.id in SMALL_OPERATORS:
         heavy = operators().computing
         of_phase = [line for line in of_phase if not any(row.fits(line) for row in heavy)]
     longest = _longest(of_phase, lines.by_phase.get(phase.value, 0))

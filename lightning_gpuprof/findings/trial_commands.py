@@ -1,31 +1,14 @@
 """Names the trial that measures what a finding's change gains, or says why there is none."""
 
-import re
 import shlex
-from collections.abc import Iterator
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, Place, TrialCommand, When
-from lightning_gpuprof.records.phases import SELF_LOG, Phase
+from lightning_gpuprof.records.phases import Phase
 
-WRITTEN = (
-    (r"\bnum_workers=(\d+)", "num_workers"),
-    (r"\bpersistent_workers=True()", "num_workers"),
-    (r"\bprefetch_factor=(\d+)", "prefetch_factor"),
-    (r"\bpin_memory=(True)", "pin_memory"),
-    (r"\bbatch_size=(\d+)", "batch_size"),
-    (r"\blog_every_n_steps=(\d+)", "log_every_n_steps"),
-    (r"\bdetect_anomaly=(False)", "detect_anomaly"),
-    (r"\bset_float32_matmul_precision\(['\"](\w+)", "matmul_precision"),
-    (r"\bprecision=['\"](bf16-mixed)", "precision"),
-    (r"\bset_num_threads\((\d+)\)", "torch_threads"),
-    (r"\bset_flush_denormal\((True)\)", "flush_denormal"),
-    (r"\b(fused|foreach)=True", "optimizer"),
-    (r"\btorch\.compile\(model\)()", "compile"),
-)
-"""How the code of a change sets what `try` can set: a pattern that holds the value, and the name of
-the change."""
 BETWEEN_STEPS = (Phase.VALIDATION.value, Phase.CHECKPOINT.value)
+DEFERRED = "deferred_logging"
+"""The setting by which calls of self.log do nothing in the steps."""
 SETTING = "a trial of this setting"
 BATCHES = "a trial on a few batches again and again, which shows the most that faster ones can save"
 CALLBACK = "a trial without {name}, which shows the most that can be saved here"
@@ -41,16 +24,16 @@ NO_CHANGE = f"no trial can measure this change: {COMPARE}"
 def trial_command(finding: Finding, run: RunResults) -> TrialCommand:
     """Return the trial that measures a finding's change, or why there is none.
 
-    A setting that the code of the change names is tried with its value. Otherwise the phase decides
-    in which the time is spent: a trial without what takes it shows the most that can be saved.
+    If the change is a setting, that is tried. Otherwise the phase decides in which the time is
+    spent: a trial without what takes it shows the most that can be saved.
     """
     place = finding.places[0] if finding.places else Place()
     if not run.trains:
         return TrialCommand(None, NO_TRAINING)
     if place.phase in BETWEEN_STEPS:
         return TrialCommand(None, COUNTED)
-    if (setting := next(_settings(finding), None)) is not None:
-        return TrialCommand(setting, SETTING)
+    if finding.setting is not None:
+        return TrialCommand(finding.setting, LOG if finding.setting == DEFERRED else SETTING)
     if finding.when is not When.IN_STEPS:
         return TrialCommand(None, COUNTED)
     if place.phase == Phase.DATA_WAIT.value and run.start.loader is not None:
@@ -58,17 +41,8 @@ def trial_command(finding: Finding, run: RunResults) -> TrialCommand:
     if place.phase == Phase.CALLBACKS.value and place.name:
         return TrialCommand(f"without_callback={place.name}", CALLBACK.format(name=place.name))
     if place.phase == Phase.LOGGING.value:
-        if f"{SELF_LOG}(" in (finding.change or ""):
-            return TrialCommand("deferred_logging", LOG)
         return TrialCommand("without_loggers", LOGGERS)
     return TrialCommand(None, NO_LINE if place.file else NO_CHANGE)
-
-
-def _settings(finding: Finding) -> Iterator[str]:
-    """Yield the settings in the code of a change, as `--change` takes them."""
-    for pattern, name in WRITTEN:
-        if (match := re.search(pattern, finding.change or "")) is not None:
-            yield f"{name}={match[1]}" if match[1] else name
 
 
 def command_line(

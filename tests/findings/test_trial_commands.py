@@ -1,5 +1,6 @@
 """Which trial measures a finding's change, and that the command line accepts each of them."""
 
+import re
 import shlex
 
 import pytest
@@ -11,12 +12,13 @@ from lightning_gpuprof.findings.model import Place, TrialCommand, When
 from lightning_gpuprof.findings.trial_commands import (
     BATCHES,
     COUNTED,
+    DEFERRED,
     LOG,
     LOGGERS,
     NO_CHANGE,
     NO_LINE,
     NO_TRAINING,
-    WRITTEN,
+    SETTING,
     command_line,
     trial_command,
 )
@@ -26,6 +28,32 @@ from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.trials.change import changes
 from lightning_gpuprof.trials.proposals import WatchedRun
+
+WRITTEN = (
+    (r"\bnum_workers=(\d+)", "num_workers"),
+    (r"\bpersistent_workers=True()", "num_workers"),
+    (r"\bprefetch_factor=(\d+)", "prefetch_factor"),
+    (r"\bpin_memory=(True)", "pin_memory"),
+    (r"\bbatch_size=(\d+)", "batch_size"),
+    (r"\blog_every_n_steps=(\d+)", "log_every_n_steps"),
+    (r"\bdetect_anomaly=(False)", "detect_anomaly"),
+    (r"\bset_float32_matmul_precision\(['\"](\w+)", "matmul_precision"),
+    (r"\bprecision=['\"](bf16-mixed)", "precision"),
+    (r"\bset_num_threads\((\d+)\)", "torch_threads"),
+    (r"\bset_flush_denormal\((True)\)", "flush_denormal"),
+    (r"\b(fused|foreach)=True", "optimizer"),
+    (r"\btorch\.compile\(model\)()", "compile"),
+)
+"""How the code of a change sets what `try` can set: a pattern that holds the value, and the name of
+the change. Rules state the setting beside the code; here the two are compared."""
+
+
+def written(change):
+    """Return the setting that the code of a change names."""
+    for pattern, name in WRITTEN:
+        if (match := re.search(pattern, change or "")) is not None:
+            return f"{name}={match[1]}" if match[1] else name
+    return None
 
 
 @pytest.mark.parametrize(
@@ -46,7 +74,24 @@ from lightning_gpuprof.trials.proposals import WatchedRun
     ],
 )
 def test_a_setting_that_the_change_names_is_tried_with_its_value(analyze, change, trial):
-    assert trial_command(made("a", 0, 1, change=change), analyze(WORK)).change == trial
+    finding = made("a", 0, 1, change=change, setting=written(change))
+    assert trial_command(finding, analyze(WORK)).change == trial
+
+
+@pytest.mark.parametrize("kind", ["run", "fault"])
+def test_rules_state_the_setting_that_their_code_names(kind, tmp_path):
+    count = 0
+    for document in SAMPLES[kind](tmp_path).values():
+        for card in document.findings:
+            note = "" if card.trial is None else card.trial.note
+            measured = card.saving is not None and card.saving.measured  # with the trial's code
+            if measured or note in (NO_TRAINING, COUNTED):
+                continue
+            words = shlex.split(card.trial.command or "")
+            setting = words[words.index("--change") + 1] if note == SETTING else None
+            assert setting == written(card.change), card.id
+            count += setting is not None
+    assert count > 3
 
 
 @pytest.mark.parametrize(
@@ -55,7 +100,6 @@ def test_a_setting_that_the_change_names_is_tried_with_its_value(analyze, change
         (Place(phase="data_wait"), None, "cached_batches", BATCHES),
         (Place(phase="data_wait", file="d.py", line=3), None, "cached_batches", BATCHES),
         (Place(phase="logging", name="CSVLogger"), None, "without_loggers", LOGGERS),
-        (Place(phase="logging"), "if a:\n    self.log(...)", "deferred_logging", LOG),
         (Place(phase="forward", file="m.py", line=3), "x = f(x)", None, NO_LINE),
         (Place(phase="other", name="on_before_zero_grad"), None, None, NO_CHANGE),
         (Place(phase="validation"), "DataLoader(..., num_workers=2)", None, COUNTED),
@@ -65,6 +109,12 @@ def test_otherwise_the_phase_decides(analyze, place, change, trial, note):
     run = analyze(WORK, loader=Loader(num_workers=0))
     finding = made("a", 0, 1, places=(place,), change=change)
     assert trial_command(finding, run) == TrialCommand(trial, note)
+
+
+def test_calls_of_self_log_are_tried_without_them(analyze):
+    place = Place(phase="logging")
+    finding = made("a", 0, 1, places=(place,), change="if a:\n    self.log(...)", setting=DEFERRED)
+    assert trial_command(finding, analyze(WORK)) == TrialCommand("deferred_logging", LOG)
 
 
 def test_a_callback_is_left_out_by_its_class(analyze):
@@ -87,7 +137,7 @@ def test_what_trains_nothing_or_loads_with_nothing_is_not_tried(analyze):
 
 def test_each_named_change_exists():
     names = {name for _, name in WRITTEN}
-    names |= {"cached_batches", "deferred_logging", "without_loggers", "without_callback"}
+    names |= {"cached_batches", DEFERRED, "without_loggers", "without_callback"}
     assert names <= set(changes())
 
 

@@ -73,6 +73,7 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.9 if sure else 0.7,
         places=tuple(Place(phase=phase.value) for phase in COMPUTE),
         change="Trainer(..., detect_anomaly=False)",
+        setting="detect_anomaly=False",
         explains=("host-bound", "host-sync", "slow-python"),
     )
 

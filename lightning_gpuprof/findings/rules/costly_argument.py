@@ -52,6 +52,7 @@ class Argument:
         change: The change as code.
         risk: What may get worse with it.
         least_frac: The least share of its time that the change saves.
+        setting: The change as `Finding.setting`.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Argument:
     change: str
     risk: str
     least_frac: float = 0.0
+    setting: str | None = None
 
 
 ARGUMENTS = (
@@ -112,6 +114,7 @@ ARGUMENTS = (
         "waits for the device. bfloat16 needs no scaler.",
         'Trainer(precision="bf16-mixed")',
         risk="fewer digits than in float16",
+        setting="precision=bf16-mixed",
     ),
 )
 """Which functions work for an argument is in `adapters/arguments.py`."""
@@ -163,5 +166,6 @@ def _finding(run: RunResults, name: str, phase: Phase, cost_ns: int) -> Finding:
         confidence=0.7,
         places=(Place(phase=phase.value, name=name),),
         change=argument.change,
+        setting=argument.setting,
         effort=replace(EFFORT, risk=argument.risk),
     )

@@ -48,7 +48,7 @@ def judge(run: RunResults) -> Finding | None:
     frac, threads = quota.throttled / quota.periods, run.start.torch_threads
     if frac < CRITICAL_FRAC:
         return None
-    change = _change(run, max(1, floor(quota.cores)))
+    change, setting = _change(run, max(1, floor(quota.cores)))
     has = "" if threads is None else f" (torch has {threads} threads)"
     return Finding(
         severity=Severity.WARNING,
@@ -63,15 +63,21 @@ def judge(run: RunResults) -> Finding | None:
         ),
         confidence=0.9,
         change=change,
+        setting=setting,
         effort=EFFORT if change is not None else LIMIT_EFFORT,
     )
 
 
-def _change(run: RunResults, cores: int) -> str | None:
-    """Return the change that uses fewer cores, None if neither threads nor workers are too many."""
+def _change(run: RunResults, cores: int) -> tuple[str | None, str | None]:
+    """Return the change that uses fewer cores, as code and as a setting.
+
+    None if neither threads nor workers are too many.
+    """
     threads, loader = run.start.torch_threads, run.start.loader
     if threads is None or threads > cores:
-        return f"torch.set_num_threads({cores})  # and num_workers, OMP_NUM_THREADS to fit"
+        code = f"torch.set_num_threads({cores})  # and num_workers, OMP_NUM_THREADS to fit"
+        return code, f"torch_threads={cores}"
     if loader is not None and (loader.num_workers or 0) > cores - threads:
-        return f"DataLoader(..., num_workers={cores - threads})"
-    return None
+        workers = cores - threads
+        return f"DataLoader(..., num_workers={workers})", f"num_workers={workers}"
+    return None, None

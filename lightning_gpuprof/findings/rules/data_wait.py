@@ -173,6 +173,7 @@ def judge(run: RunResults) -> Finding | None:
         else 0.6,
         places=(Place(phase=Phase.DATA_WAIT.value),),
         change=_change(run, plan),
+        setting=None if (workers := _workers(plan)) is None else f"num_workers={workers}",
         effort=EFFORTS.get(plan.change),
     )
 
@@ -279,19 +280,24 @@ def _advice_on(operation: SampledOperation) -> str:
     return f"{advice} ({name}, {percent(operation.frac)}, {line.file}:{line.line})."
 
 
-def _change(run: RunResults, plan: LoaderPlan) -> str | None:
+def _workers(plan: LoaderPlan) -> int | None:
+    """Return the number of workers that a plan sets; None if it changes something else."""
     if plan.change in (LoaderChange.ROWS, LoaderChange.NO_WORKERS):
-        return "DataLoader(..., num_workers=0)"
-    loader = run.start.loader
+        return 0
+    of_workers = LoaderChange.WORKERS, LoaderChange.STORAGE, LoaderChange.ASLEEP
+    return plan.num_workers or None if plan.change in of_workers else None
+
+
+def _change(run: RunResults, plan: LoaderPlan) -> str | None:
     if plan.change is LoaderChange.WHOLE:
         return WHOLE
-    of_workers = LoaderChange.WORKERS, LoaderChange.STORAGE, LoaderChange.ASLEEP
-    if plan.change not in of_workers or not plan.num_workers:
+    workers, loader = _workers(plan), run.start.loader
+    if workers is None:
         return None
-    persistent = ", persistent_workers=True" if run.trains else ""
-    change = f"DataLoader(..., num_workers={plan.num_workers}{persistent})"
+    persistent = ", persistent_workers=True" if workers and run.trains else ""
+    change = f"DataLoader(..., num_workers={workers}{persistent})"
     iterable = loader is not None and loader.dataset_kind == "iterable"
-    return change + (SHARDING if iterable and plan.num_workers > 1 else "")
+    return change + (SHARDING if iterable and workers > 1 else "")
 
 
 def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | float]:

@@ -87,7 +87,7 @@ def judge(run: RunResults) -> Finding | None:
     kernels = facts.analysis.kernels if facts else ()
     rows = [row for row in kernels if row.category == "communication"]
     settings = settings_of(run.start)
-    advice, change = _advice(settings, rows)
+    advice, change, effort = _advice(settings, rows)
     sure, up_to = LOW_FRAC, ""
     if run.lacks_ranks:
         sure, up_to, advice, change = 0, "Up to ", LACKING + advice, None
@@ -107,16 +107,17 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.5 if shards or run.lacks_ranks else 0.6,
         places=tuple(Place(kernel=row.name, rank=run.start.rank) for row in rows[:3]),
         change=change,
-        effort=ACCUMULATE_EFFORT if advice.endswith(ONE_BUCKET) else EFFORT,
+        effort=effort,
     )
 
 
-def _advice(settings: Settings, rows: Sequence[KernelRow]) -> tuple[str, str | None]:
+def _advice(settings: Settings, rows: Sequence[KernelRow]) -> tuple[str, str | None, Effort]:
+    """Return the advice, the change as code, and what it takes."""
     if settings.strategy.startswith(_SHARDING):
-        return SHARDS, None
+        return SHARDS, None, EFFORT
     gathered_ns = sum(row.total_ns for row in rows if _SHARDED.search(row.name))
     if gathered_ns > MOSTLY * sum(row.total_ns for row in rows):
-        return GATHERED, None
+        return GATHERED, None, EFFORT
     if 0 < settings.parameter_bytes <= BUCKET_BYTES:
-        return ONE_BUCKET, "Trainer(accumulate_grad_batches=4)"
-    return DDP, "DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)"
+        return ONE_BUCKET, "Trainer(accumulate_grad_batches=4)", ACCUMULATE_EFFORT
+    return DDP, "DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)", EFFORT

@@ -33,6 +33,7 @@ Validation once per epoch that takes less than a second in total is not reported
 workers of its loader is reported by `worker-startup`.
 """
 
+from itertools import takewhile
 from typing import NamedTuple
 
 from lightning_gpuprof.analysis.run.epochs import ValidationGrowth
@@ -113,12 +114,10 @@ def judge(run: RunResults) -> Finding | None:
         first, last = duration(growth.first_ns), duration(growth.last_ns)
         title = f"Validation takes longer each time: {first} at first, {last} by now"
     remedies = _remedies(run, mean_ns, runs, growth)
-    # The first remedy with a saving is the one to make; what comes before it is tried with it.
-    tried = remedies[
-        : 1 + next(n for n, remedy in enumerate(remedies) if remedy.saving is not None)
-    ]
-    # The code shown is that of the first remedy that has some.
-    shown = next((remedy for remedy in tried if remedy.change is not None), tried[-1])
+    # The first remedy with a saving is the one to make. The code of one before it comes first.
+    before = list(takewhile(lambda remedy: remedy.saving is None, remedies))
+    made = remedies[len(before)]
+    shown = next((remedy for remedy in (*before, made) if remedy.change is not None), made)
     hook = _one_hook(run)
     return Finding(
         title=title,
@@ -130,7 +129,7 @@ def judge(run: RunResults) -> Finding | None:
             first_validations_ns=growth.first_ns if growth is not None else None,
             last_validations_ns=growth.last_ns if growth is not None else None,
         ),
-        saving_ns=measured(tried[-1].saving),
+        saving_ns=measured(made.saving),
         cause_ns=Range(mean_ns, mean_ns),
         confidence=0.9,
         places=(Place(phase=Phase.VALIDATION.value, name=hook),),

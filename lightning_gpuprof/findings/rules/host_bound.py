@@ -152,6 +152,7 @@ def _finding(
         confidence=confidence,
         places=(Place(name=work.worst),) if work and work.worst else (),
         change=change,
+        setting="compile" if change == COMPILED else None,
         effort=EFFORTS.get(change or ""),
     )
 

@@ -70,6 +70,7 @@ def judge(run: RunResults) -> Finding | None:
         cause_ns=Range(round(gemm_ns), round(gemm_ns)),
         confidence=0.7,
         places=tuple(Place(kernel=row.name) for row in kernels if row not in others)[:3],
+        setting="matmul_precision=high",
         change='torch.set_float32_matmul_precision("high")\n# or Trainer(precision="bf16-mixed")',
     )
 

@@ -81,6 +81,7 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.7 if facts.analysis.roofline else 0.5,
         places=tuple(Place(kernel=row.name) for row in rows[:MOST]),
         change=None if facts.compiled else "model = torch.compile(model)",
+        setting=None if facts.compiled else "compile",
         effort=COMPILED_EFFORT if facts.compiled else EFFORT,
     )
 

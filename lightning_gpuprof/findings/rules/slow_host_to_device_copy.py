@@ -57,7 +57,7 @@ HOOKS = (
     "move the work into the dataset and its workers."
 )
 PIN = "Pin the batch's memory, so that the copy runs while the host goes on."
-PINNED = "DataLoader(..., pin_memory=True)"
+PINNED, PIN_SETTING = "DataLoader(..., pin_memory=True)", "pin_memory=True"
 PINNED_TENSOR = "x = x.pin_memory().to(device, non_blocking=True)"
 PACK = "Pack the batch's many small tensors into one, copy that, and split it on the device."
 LESS = "Send less: smaller types (uint8, bfloat16), and only the tensors the model reads."
@@ -117,6 +117,7 @@ def judge(run: RunResults) -> Finding | None:
         places=tuple(Place(phase=Phase.HOST_TO_DEVICE.value, name=hook.name) for hook in hooks)
         or (Place(phase=Phase.HOST_TO_DEVICE.value),),
         change=change,
+        setting=PIN_SETTING if change == PINNED else None,
         effort=HOOK_EFFORT if hooks else PIN_EFFORT if change == PINNED else EFFORT,
     )
 
@@ -150,6 +151,7 @@ def _of_trace(run: RunResults, step_ns: int) -> Finding | None:
         cause_ns=saving,
         confidence=0.7,
         change=(PINNED if run.trains else PINNED_TENSOR) if pageable else None,
+        setting=PIN_SETTING if pageable and run.trains else None,
         effort=PIN_EFFORT if pageable else EFFORT,
     )
 

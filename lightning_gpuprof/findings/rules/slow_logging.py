@@ -26,6 +26,7 @@ A few values per step are usual, so the severity goes by the time beyond 1 ms.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.phase_split import PerStep
@@ -36,6 +37,7 @@ from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.hooks import norm_hooks
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
 from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.trial_commands import DEFERRED
 from lightning_gpuprof.records.phases import EXPERIMENT, SELF_LOG, Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -108,25 +110,26 @@ def _by_loggers(run: RunResults) -> Finding | None:
     loggers = [part for part in run.parts_of(Phase.LOGGING) if part.per_step is not None]
     loggers = [part for part in loggers if not part.name.startswith(EXPERIMENT)]
     called_ns = max(0, called_ns - waited_ns)
-    change, goes_ns = _change(run, cost_ns, called_ns, hooks[0].name if hooks else None)
-    if not goes_ns:
+    change = _change(run, cost_ns, called_ns, hooks[0].name if hooks else None)
+    if not change.goes_ns:
         return None  # values are logged seldom already
-    lost = without_serial_work(run, Phase.LOGGING, goes_ns)
-    calls = bool(hooks) or "self.log(" in change
-    usual_ns = min(called_ns, USUAL_NS, cost_ns) if calls else 0
-    left = 1 - min(1.0, _seldom_ns(usual_ns) / goes_ns)
+    lost = without_serial_work(run, Phase.LOGGING, change.goes_ns)
+    usual_ns = min(called_ns, USUAL_NS, cost_ns) if change.of_calls else 0
+    left = 1 - min(1.0, _seldom_ns(usual_ns) / change.goes_ns)
+    means = change.of_calls and not hooks
     names = [part.name for part in (*loggers, *hooks)]
     return Finding(
         severity=grade(Range(round(left * lost.low_ns), round(left * lost.high_ns)), step_ns),
         title=f"Logging takes {duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
-        advice=_advice(run, names, usual=2 * usual_ns >= cost_ns, means=calls and not hooks),
+        advice=_advice(run, names, usual=2 * usual_ns >= cost_ns, means=means),
         evidence={"logging_ns": cost_ns},
         saving_ns=Range(low=lost.low_ns, high=lost.high_ns),
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.7 if hooks else 0.9,
         places=tuple(Place(phase=part.phase.value, name=part.name) for part in (*loggers, *hooks)),
-        change=change,
-        effort=EFFORT if change.startswith("Trainer(") else CALLS_EFFORT,
+        change=change.code,
+        setting=change.setting,
+        effort=EFFORT if change.sets_trainer else CALLS_EFFORT,
         explains=EXPLAINS,
     )
 
@@ -187,27 +190,43 @@ def _lines(run: RunResults, phase: Phase, names: Sequence[str]) -> tuple[Place, 
     return tuple(Place.at(line, phase=phase.value) for line in [*by_line.values()][:MOST_NAMES])
 
 
-def _change(run: RunResults, cost_ns: int, called_ns: int, hook: str | None) -> tuple[str, int]:
-    """Return the change for what takes longest (a hook, `self.log` or a logger), and its saving.
+class _Change(NamedTuple):
+    """A change, and what goes with it."""
+
+    code: str
+    goes_ns: int
+    of_calls: bool = False
+    """Whether the calls of a hook or of `self.log` become fewer."""
+    sets_trainer: bool = False
+    setting: str | None = None
+    """See `Finding.setting`."""
+
+
+def _change(run: RunResults, cost_ns: int, called_ns: int, hook: str | None) -> _Change:
+    """Return the change for what takes longest: a hook, `self.log` or a logger.
 
     The Trainer's setting makes loggers get values less often, but calls of `self.log` stay.
     """
     if hook is not None:
         guarded = f"def {hook}(self, *args):\n    if {LOGGED}:\n        ...  # as before"
-        return guarded, _seldom_ns(cost_ns)
+        return _Change(guarded, _seldom_ns(cost_ns), of_calls=True)
     asked = settings_of(run.start).log_every_n_steps
-    setting = f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
+    setting = f"log_every_n_steps={EVERY_N_STEPS}"
+    trainer = f"Trainer(..., {setting})"
     loggers_ns = max(0, cost_ns - called_ns)
     often = loggers_ns > 0 and 0 < asked < EVERY_N_STEPS
     setting_ns = round(loggers_ns * (1 - asked / EVERY_N_STEPS)) if often else 0
     if called_ns - (USUAL_NS if often else 0) >= loggers_ns:
         guarded = f"if {LOGGED}:\n    self.log(...)  # an on_epoch mean is then over these steps"
         goes_ns = min(cost_ns, setting_ns + _seldom_ns(called_ns))
-        return f"{setting}\n{guarded}" if often else guarded, goes_ns
+        if often:
+            both = f"{trainer}\n{guarded}"
+            return _Change(both, goes_ns, of_calls=True, sets_trainer=True, setting=setting)
+        return _Change(guarded, goes_ns, of_calls=True, setting=DEFERRED)
     if asked < EVERY_N_STEPS:
-        return setting, setting_ns or loggers_ns
+        return _Change(trainer, setting_ns or loggers_ns, sets_trainer=True, setting=setting)
     guarded = f"if {LOGGED}:\n    self.logger.log_metrics(...)  # each call by your own code"
-    return guarded, min(loggers_ns, _own_calls_ns(run, asked))
+    return _Change(guarded, min(loggers_ns, _own_calls_ns(run, asked)))
 
 
 def _seldom_ns(cost_ns: int) -> int:

@@ -148,6 +148,7 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.9 if is_known else 0.5,
         places=_places(slow, run),
         change=OF_TRAINER if cause is Cause.DTYPE and _lowered(run) else CHANGE[cause],
+        setting="flush_denormal=True" if cause is Cause.DENORMAL else None,
         explains=("costly-line", "host-bound", "slow-python"),
         effort=EFFORTS[cause],
     )

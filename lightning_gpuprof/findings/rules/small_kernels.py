@@ -63,6 +63,7 @@ EFFORT = Effort(
     "compile the model, capture it as a graph, or batch a loop",
     "shapes must stay the same",
 )
+COMPILED = "model = torch.compile(model)"
 COMPILE_EFFORT = Effort(
     Horizon.MEDIUM,
     "compile the model, or batch a loop",
@@ -108,6 +109,7 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.7,
         places=(Place(kernel=most.name),) if most else (),
         change=change,
+        setting="compile" if change == COMPILED else None,
         effort=EFFORT if facts.takes_cuda_graphs else COMPILE_EFFORT,
         explains=("host-bound",),
     )
@@ -119,7 +121,7 @@ def _advice(run: RunResults, facts: TraceFacts) -> tuple[str, str | None]:
         return GRAPHED_ADVICE if run.trains else GRAPHED_INFERENCE, None
     if facts.takes_cuda_graphs:
         return ADVICE, 'model = torch.compile(model, mode="reduce-overhead")'
-    return COMPILE, None if facts.compiled else "model = torch.compile(model)"
+    return COMPILE, None if facts.compiled else COMPILED
 
 
 def _shortened_frac(run: RunResults) -> tuple[float, float]:

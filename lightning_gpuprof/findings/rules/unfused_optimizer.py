@@ -117,6 +117,7 @@ def _finding(
         confidence=confidence,
         places=(Place(phase=Phase.OPTIMIZER_STEP.value, name=name),),
         change=change,
+        setting=None if change is None else "optimizer=fused",
         effort=effort,
     )
 

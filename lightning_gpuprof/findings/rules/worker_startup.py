@@ -36,7 +36,6 @@ from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
 from lightning_gpuprof.units import duration, percent
 
-WITHOUT = "DataLoader(..., num_workers=0)"
 ROWS = "Samples are rows of tensors in memory: make batches of them without workers."
 KEEP = "Keep the workers from one epoch to the next."
 AMID = (
@@ -85,12 +84,14 @@ def _of_epochs(run: RunResults) -> Finding | None:
     cost_ns = starts.again_ns // steps.ran
     most_ns = cost_ns + starts.slower_ns // steps.ran
     saving = Range(sure_ns * again // steps.ran, around(most_ns)[1])
-    change: str | None = f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)"
+    setting: str | None = f"num_workers={workers or 2}"
+    change: str | None = f"DataLoader(..., {setting}, persistent_workers=True)"
     advice, effort = KEEP, EFFORT
     if _needless(run):
-        advice, change, effort = ROWS, WITHOUT, WITHOUT_EFFORT
+        setting = "num_workers=0"
+        advice, change, effort = ROWS, f"DataLoader(..., {setting})", WITHOUT_EFFORT
     elif starts.remade_ns:
-        advice, change = KEEP + ANEW, RELOAD if persistent else None
+        advice, change, setting = KEEP + ANEW, RELOAD if persistent else None, None
         effort = RELOAD_EFFORT
     return Finding(
         title=f"Each epoch waits {duration(waited_ns)} for workers to start "
@@ -110,6 +111,7 @@ def _of_epochs(run: RunResults) -> Finding | None:
         places=(Place(phase=Phase.DATA_WAIT.value),),
         when=When.BETWEEN,
         change=change,
+        setting=setting,
         effort=effort,
     )
 
@@ -137,6 +139,7 @@ def _amid_epochs(run: RunResults) -> Finding | None:
         confidence=0.9,
         places=(Place(phase=Phase.DATA_WAIT.value, name=WORKER_STARTUP),),
         change="DataLoader(..., persistent_workers=True)  # the shorter loader's",
+        setting="num_workers",
     )
 
 
