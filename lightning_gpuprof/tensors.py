@@ -13,6 +13,8 @@ from torch.nn.utils.rnn import PackedSequence
 from lightning_gpuprof.adapters.torch_tensors import storage_key, stored_values, tree_leaves
 
 CHECKSUM_BYTES = 2**20
+Path = tuple[Any, ...]
+"""The keys and positions that lead to a tensor."""
 _COUNTS = ("num_graphs", "batch_size")
 """Attributes in which batches of graph and tensor-dict libraries hold their number of samples."""
 
@@ -64,15 +66,15 @@ def first_dimension(batch: Any) -> int:
     return batch.size(0) if batch.dim() else -1
 
 
-def named_tensors(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+def tensors_with_paths(value: Any, path: Path = ()) -> Iterator[tuple[Path, Tensor]]:
     """Yield the tensors in mappings, lists and tuples, with the keys and positions to each.
 
     >>> import torch
-    >>> [name for name, _ in named_tensors({"boxes": [torch.ones(1), torch.ones(2)]})]
-    ['boxes.0', 'boxes.1']
+    >>> [path for path, _ in tensors_with_paths({"boxes": [torch.ones(1), torch.ones(2)]})]
+    [('boxes', 0), ('boxes', 1)]
     """
     if isinstance(value, Tensor):
-        yield name, value
+        yield path, value
         return
     items: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, Mapping):
@@ -80,7 +82,7 @@ def named_tensors(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
     elif isinstance(value, (list, tuple)):
         items = enumerate(value)
     for key, item in items:
-        yield from named_tensors(item, f"{name}.{key}" if name else str(key))
+        yield from tensors_with_paths(item, (*path, key))
 
 
 def tensor_bytes(batch: Any) -> int:

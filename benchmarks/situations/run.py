@@ -1,6 +1,6 @@
 """Situations that people reported: what does the report say of each?
 
-    python benchmarks/situations/run.py one --out DIR [NAME ...]    # or two, three
+    python benchmarks/situations/run.py --out DIR one [NAME ...]    # or two, three
 
 Trains each program and script of a set once under GpuProfCallback, writes each trace, and keeps
 what `lightning-gpuprof report` or `analyze` prints in DIR/NAME.txt. People judge it by the `right:`
@@ -26,7 +26,7 @@ def main() -> None:
     folder = HERE / args.set
     args.out.mkdir(parents=True, exist_ok=True)
     for path in sorted(folder.glob("*/*.py")):
-        if path.stem == "clock" or (args.names and path.stem not in args.names):
+        if args.names and path.stem not in args.names:
             continue
         for name, text in answers(path, args.out.resolve() / path.stem):
             (args.out / f"{name}.txt").write_text(text, encoding="utf-8")
@@ -49,7 +49,8 @@ def answers(path: Path, run: Path):
 
 
 def called(*arguments: str, cwd: Path | None = None, **variables: str) -> str:
-    environment = {"OMP_NUM_THREADS": "1", "COLUMNS": "120", "PYTHONPATH": str(PACKAGE)}
+    paths = os.pathsep.join((str(PACKAGE), str(HERE)))  # HERE for `clock` of the scripts
+    environment = {"OMP_NUM_THREADS": "1", "COLUMNS": "120", "PYTHONPATH": paths}
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,

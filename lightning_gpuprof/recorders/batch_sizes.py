@@ -1,6 +1,6 @@
 """Records how large the first batches are, and how much of them is padding."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import BatchSizes, Padding
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import HookDispatcher, HookSet
+from lightning_gpuprof.tensors import tensors_with_paths
 
 BATCHES = 16
 """So many batches are measured."""
@@ -54,7 +55,11 @@ class BatchSizesRecorder(Recorder):
 
     @guarded
     def _measure(self, trainer: Any, module: Any, outputs: Any, batch: Any, *_: Any) -> None:
-        tensors = dict(named_tensors(batch))
+        tensors = {
+            "batch" + "".join(f"[{key!r}]" for key in path): tensor
+            for path, tensor in tensors_with_paths(batch)
+            if tensor.layout is strided
+        }
         self._sizes.append(sum(tensor.numel() for tensor in tensors.values()))
         if len(self._sizes) % PADDING_EVERY == 1:
             for name, tensor in list(tensors.items())[:MOST_TENSORS]:
@@ -108,23 +113,6 @@ class _Counts:
         ):
             return None
         return Padding(self.name, self.shape, self.dimension, positions, padded, common)
-
-
-def named_tensors(batch: Any, name: str = "batch") -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of a batch with the expressions that name them.
-
-    >>> [name for name, _ in named_tensors({"ids": torch.zeros(2), "more": [torch.ones(1), 3]})]
-    ["batch['ids']", "batch['more'][0]"]
-    """
-    if isinstance(batch, Tensor):
-        if batch.layout is strided:
-            yield name, batch
-    elif isinstance(batch, Mapping):
-        for key, part in batch.items():
-            yield from named_tensors(part, f"{name}[{key!r}]")
-    elif isinstance(batch, list | tuple):
-        for index, part in enumerate(batch):
-            yield from named_tensors(part, f"{name}[{index}]")
 
 
 def sequences_in(tensor: Tensor) -> Iterator[tuple[int, Tensor]]:

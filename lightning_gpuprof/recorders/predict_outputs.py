@@ -12,7 +12,7 @@ from lightning_gpuprof.records.decode import MOST_FLOAT
 from lightning_gpuprof.records.facts import OutputSample, PredictOutputs
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import HookDispatcher, HookSet
-from lightning_gpuprof.tensors import named_tensors
+from lightning_gpuprof.tensors import tensors_with_paths
 
 FIRST_BATCHES = 16
 MOST_VALUES, MOST_TENSORS = 64, 8
@@ -68,10 +68,10 @@ class PredictOutputsRecorder(Recorder):
     ) -> None:
         if not is_sampled(batch_idx):
             return
-        tensors = [item for item in named_tensors(outputs) if _is_plain(item[1])]
-        for name, tensor in tensors[:MOST_TENSORS]:
+        tensors = [item for item in tensors_with_paths(outputs) if _is_plain(item[1])]
+        for path, tensor in tensors[:MOST_TENSORS]:
             described = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
-            place = dataloader_idx, batch_idx, name, *described
+            place = dataloader_idx, batch_idx, ".".join(map(str, path)), *described
             self._samples.append((place, checksum(tensor), some_values(tensor)))
 
     @override

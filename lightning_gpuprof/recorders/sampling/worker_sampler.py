@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import MsgspecError, json
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.adapters.lightning import data_loop
@@ -26,6 +26,8 @@ from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, Worker
 from lightning_gpuprof.records.lines import CpuTime, LineCount, Reads, WorkerLines
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import attempt, guarded
+
+_Reading = TypeVar("_Reading", Reads, CpuTime)
 
 
 class WorkerSampler:
@@ -168,30 +170,15 @@ def _combined(workers: Sequence[WorkerLines]) -> WorkerLines:
         blocked=sum(worker.blocked or 0 for worker in workers) if reports_waits else None,
         filesystem=next((worker.filesystem for worker in workers if worker.filesystem), None),
         read=_total([worker.read for worker in workers if worker.read is not None]),
-        cpu=_computed([worker.cpu for worker in workers if worker.cpu is not None]),
+        cpu=_total([worker.cpu for worker in workers if worker.cpu is not None]),
     )
 
 
-def _total(reads: Sequence[Reads]) -> Reads | None:
-    """Return the sum of what several workers have read."""
-    if not reads:
+def _total(readings: Sequence[_Reading]) -> _Reading | None:
+    """Return the sum of what several workers have read or computed; None without any."""
+    if not readings:
         return None
-    return Reads(
-        wall_ns=sum(read.wall_ns for read in reads),
-        size_bytes=sum(read.size_bytes for read in reads),
-        calls=sum(read.calls for read in reads),
-    )
-
-
-def _computed(times: Sequence[CpuTime]) -> CpuTime | None:
-    """Return the sum of what several workers have computed."""
-    if not times:
-        return None
-    return CpuTime(
-        wall_ns=sum(cpu.wall_ns for cpu in times),
-        used_ns=sum(cpu.used_ns for cpu in times),
-        queued_ns=sum(cpu.queued_ns for cpu in times),
-    )
+    return type(readings[0])(*map(sum, zip(*map(astuple, readings), strict=True)))
 
 
 def read_samples(folder: str) -> Iterator[WorkerLines]:

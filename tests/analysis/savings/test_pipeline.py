@@ -11,15 +11,7 @@ MS = 1e6
 
 
 def pipeline_of(measured, workers, cores):
-    return Pipeline.measured(
-        step_ns=measured.step_ns,
-        empty_ns=measured.empty_ns,
-        queued_ns=measured.queued_ns,
-        made_ns=measured.made_ns,
-        storage_frac=measured.storage_frac,
-        workers=workers,
-        cores=cores,
-    )
+    return Pipeline.measured(**vars(measured), workers=workers, cores=cores)
 
 
 def some_pipelines(count, seed):

@@ -29,16 +29,8 @@ def without(analyze, monkeypatch):
 
 
 def pipeline(**options):
-    measured = simulate(**options)
-    return Pipeline.measured(
-        step_ns=measured.step_ns,
-        empty_ns=measured.empty_ns,
-        queued_ns=measured.queued_ns,
-        made_ns=measured.made_ns,
-        storage_frac=measured.storage_frac,
-        workers=options["workers"],
-        cores=options["cores"],
-    )
+    measured = vars(simulate(**options))
+    return Pipeline.measured(**measured, workers=options["workers"], cores=options["cores"])
 
 
 def test_without_workers_all_of_it_is_saved(without):
