@@ -116,7 +116,10 @@ def _basis(finding: Finding) -> str | None:
     if finding.measured:
         return None
     if (coverage := finding.coverage) is None:
-        return "The interval is the model's: no such change was ever measured on such a device."
+        return (
+            "The interval is the model's: no such change was ever measured on such a device, or "
+            "none that saves as little."
+        )
     of_kinds = ", of all kinds together," if coverage.pooled else " of this kind"
     return (
         f"{coverage.held} of {coverage.count} measured changes{of_kinds} lay in intervals that "
