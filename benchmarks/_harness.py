@@ -27,6 +27,7 @@ from typing import Any
 
 from lightning_gpuprof.report.document import Document, FindingCard, Verdict, decode
 
+os.environ.pop("LIGHTNING_GPUPROF_PAIRS", None)  # figures follow from this version alone
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("torch", "lightning", "lightning-gpuprof", "tensorboard", "numpy", "isal")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

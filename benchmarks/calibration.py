@@ -41,7 +41,14 @@ from causes import CAUSES  # noqa: E402
 
 from lightning_gpuprof.analysis.run.run_results import RunResults  # noqa: E402
 from lightning_gpuprof.analysis.savings import conformal  # noqa: E402
-from lightning_gpuprof.analysis.savings.conformal import OWN_PAIRS, PLANTED, Pair, bound, held  # noqa: E402
+from lightning_gpuprof.analysis.savings.conformal import (  # noqa: E402
+    OWN_PAIRS,
+    PLANTED,
+    Pair,
+    bound,
+    held,
+    made_pair,
+)
 from lightning_gpuprof.errors import GpuProfError  # noqa: E402
 from lightning_gpuprof.findings.calibrated import device_of, estimate_of  # noqa: E402
 from lightning_gpuprof.findings.engine import evaluate_rules  # noqa: E402
@@ -146,18 +153,7 @@ def _pair(
 def _made(source: str, run: RunResults, finding: Finding, saved_ns: float, date: str) -> Pair:
     estimate = estimate_of(finding, run)
     assert estimate is not None
-    return Pair(
-        kind=finding.id,
-        source=source,
-        date=date,
-        device=device_of(run),
-        step_ns=round(estimate.step_ns),
-        least_ns=round(estimate.least_ns),
-        likely_ns=round(estimate.likely_ns),
-        most_ns=round(estimate.most_ns),
-        busy_frac=round(estimate.busy_frac, 3),
-        measured_ns=round(max(estimate.step_ns - saved_ns, estimate.step_ns / 100)),
-    )
+    return made_pair(finding.id, source, date, device_of(run), estimate, saved_ns)
 
 
 def day_of(path: Path) -> str:

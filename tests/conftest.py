@@ -25,7 +25,8 @@ from lightning_gpuprof.records.schema import ProfilerCycle
 
 # One thread per test process: two cores are all that CI has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):  # what a terminal or CI says of itself
+# what a terminal or CI says of itself, and a user's own pairs
+for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "LIGHTNING_GPUPROF_PAIRS"):
     os.environ.pop(name, None)
 
 CYCLE = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz", trace_bytes=1_000)

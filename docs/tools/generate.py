@@ -191,6 +191,8 @@ def touches_page() -> str:
         "others its log dir through the store of the process group; they wait 5 s at most for it.",
         "Where an operator on the CPU may be slow, the report after training times it for some",
         "seconds in another process, and stores the result in your cache folder.",
+        "Reports read, and `lightning-gpuprof try` appends to, the local file of pairs that",
+        "`LIGHTNING_GPUPROF_PAIRS` names; without that variable there is none. Nothing is sent.",
         "In `validate`, `test` and `predict` all parts but DeferredLoss and MemorySnapshot do so.",
         "`tests/callbacks/test_touches_nothing.py` holds it to that.",
         "",

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.conformal import Calibration, Estimate, calibration
+from lightning_gpuprof.analysis.savings.conformal import (
+    Calibration,
+    Estimate,
+    Pair,
+    calibration,
+)
 from lightning_gpuprof.findings.engine import MOST_FRAC, severity_of, step_of
 from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.model import Finding, Range
@@ -16,7 +21,10 @@ far the large ones were off would be many times what a small cause takes."""
 
 
 def calibrated(
-    findings: Sequence[Finding], run: RunResults, table: Calibration | None = None
+    findings: Sequence[Finding],
+    run: RunResults,
+    table: Calibration | None = None,
+    further: Sequence[Pair] = (),
 ) -> list[Finding]:
     """Return findings, ranked anew, with savings as far off as such estimates were before.
 
@@ -24,8 +32,11 @@ def calibrated(
         findings: Findings with the intervals of their models.
         run: The run that they are about.
         table: The pairs to calibrate by; by default those that this version comes with.
+        further: Pairs to calibrate by beside these.
     """
     pairs = calibration() if table is None else table
+    if further:
+        pairs = Calibration((*pairs.pairs, *further))
     return ranked(_calibrated(finding, run, pairs) for finding in findings)
 
 

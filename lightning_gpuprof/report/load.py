@@ -18,6 +18,7 @@ from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle, Snapshot
 from lightning_gpuprof.records.trials import Trials, read_trials
+from lightning_gpuprof.report.local_pairs import read_pairs
 from lightning_gpuprof.report.notices import (
     begins_at_window,
     busy_notice,
@@ -120,6 +121,7 @@ def load_report(
         raise RecordError(f"{run}: {error}") from error
     results = with_operator_times(results, measure=analyse or time_operators)
     judged, trials = evaluate_rules(results), None
+    pairs, damaged = read_pairs()
     try:
         trials = read_trials(run, fs) if measured and session is None else None
     except RecordError as error:
@@ -127,7 +129,7 @@ def load_report(
     return Report(
         run=run,
         results=results,
-        findings=tuple(with_trials(calibrated(judged.findings, results), trials)),
+        findings=tuple(with_trials(calibrated(judged.findings, results, further=pairs), trials)),
         abstained=judged.abstained,
         silent=judged.silent,
         notices=(
@@ -137,6 +139,7 @@ def load_report(
             *first_few(list(trace_notices(run, results, failed, fs))),
             *first_few(results.warnings),
             *first_few(unreadable),
+            *damaged,
         ),
         trials=trials,
         oom_snapshot=_oom_snapshot(run, ranks, results),

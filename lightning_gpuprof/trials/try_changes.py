@@ -3,12 +3,17 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from typing import Any
+
+from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.errors import ConfigError, RecordError
 from lightning_gpuprof.records.trials import Trials, write_trials
 from lightning_gpuprof.report.load import load_report
+from lightning_gpuprof.report.local_pairs import append_pairs, pairs_file
+from lightning_gpuprof.trials.measured_pairs import measured_pairs
 from lightning_gpuprof.trials.processes import Children, Variant
 from lightning_gpuprof.trials.proposals import Candidate, WatchedRun
 from lightning_gpuprof.trials.trial_series import TrialSeries
@@ -101,9 +106,25 @@ def try_program(
 
         series = TrialSeries(watched, candidates, make_variant, until, on_progress)
         trials = series.run(name, without_trial)
+    trials = _with_pairs_appended(trials, results)
     if into is not None:
         write_trials(report.run, trials)
     return trials
+
+
+def _with_pairs_appended(trials: Trials, results: RunResults) -> Trials:
+    """Append what trials measured to the user's file of pairs, if there is one, and note that."""
+    if (path := pairs_file()) is None:
+        return trials
+    pairs = list(measured_pairs(results, trials.trials, f"{datetime.now(timezone.utc):%Y-%m-%d}"))
+    if not pairs:
+        return trials
+    note = f"Lines appended to {path}: {len(pairs)}."
+    try:
+        append_pairs(path, pairs)
+    except OSError as error:
+        note = f"What was measured is not in {path}: {error.strerror or error}."
+    return replace(trials, notes=(*trials.notes, note))
 
 
 def lengths(results: RunResults, step_ns: int) -> tuple[int, int]:

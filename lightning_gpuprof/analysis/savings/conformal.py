@@ -20,7 +20,8 @@ from msgspec import Struct
 LEVEL = 0.9
 """How often an interval is to hold."""
 OWN_PAIRS = 20
-"""So many pairs of its own kind bound the intervals of a kind; one with fewer takes all pairs."""
+"""So many pairs of its own kind bound the intervals of a kind; one with fewer takes all pairs, if
+there are so many of all kinds."""
 BELOW, MOST_BELOW = 0.15, 0.3
 """By how much a score of 1 allows a step to be shorter than the model's least: by the logarithm of
 what is saved at most and the first of these, but not by more than the second."""
@@ -28,6 +29,8 @@ FLOOR = 0.01
 """Two equal runs differ by this share of the step, however little is to be saved."""
 MOST_BUSY = 0.9
 """A step that waited longer for a core is no longer a measure of anything."""
+MOST_EXPONENT = 700.0
+"""The exponential of more is beyond a float."""
 PLANTED = "faults/"
 """What the sources of pairs begin with whose programs the rules' authors wrote themselves."""
 TABLE = "calibration.json"
@@ -103,7 +106,7 @@ class Estimate:
         """
         return (
             self.least_ns * exp(-score * self._below),
-            self.likely_ns * exp(score * self._above),
+            self.likely_ns * exp(min(score * self._above, MOST_EXPONENT)),
         )
 
     @property
@@ -164,6 +167,24 @@ class Pair(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
         return self.source.startswith(PLANTED)
 
 
+def made_pair(
+    kind: str, source: str, date: str, device: str, estimate: Estimate, saved_ns: float
+) -> Pair:
+    """Return the pair of an estimate and what its change saved of the step as it was recorded."""
+    return Pair(
+        kind=kind,
+        source=source,
+        date=date,
+        device=device,
+        step_ns=round(estimate.step_ns),
+        least_ns=round(estimate.least_ns),
+        likely_ns=round(estimate.likely_ns),
+        most_ns=round(estimate.most_ns),
+        busy_frac=round(estimate.busy_frac, 3),
+        measured_ns=round(max(estimate.step_ns - saved_ns, estimate.step_ns / 100)),
+    )
+
+
 class Calibration(Struct, frozen=True, forbid_unknown_fields=True):
     """The pairs by which intervals are calibrated."""
 
@@ -174,12 +195,13 @@ class Calibration(Struct, frozen=True, forbid_unknown_fields=True):
 
         Bounds come from programs that the rules' authors did not write, on the same type of device:
         from those with this kind of change if they are `OWN_PAIRS`, else from all. A kind that was
-        never measured, not even by a planted fault, keeps the interval of its model.
+        never measured, not even by a planted fault, keeps the interval of its model, and so does
+        every kind where all pairs are fewer.
         """
         of_device = [pair for pair in self.pairs if pair.device == device]
         others = [pair for pair in of_device if not pair.planted]
         own = [pair for pair in others if pair.kind == kind]
-        if not others or all(pair.kind != kind for pair in of_device):
+        if len(others) < OWN_PAIRS or all(pair.kind != kind for pair in of_device):
             return estimate.of_model
         pooled = len(own) < OWN_PAIRS
         scores = sorted(pair.score for pair in (others if pooled else own))
