@@ -9,6 +9,8 @@ lies in exactly one segment, and shortening anything that is not on the path sav
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from lightning_gpuprof.analysis.critical_path.path_walk import HOST, KINDS, SYNC, PathRows, walk
 from lightning_gpuprof.analysis.trace.grouping import counted, grouped, summed
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
@@ -46,7 +48,8 @@ class CriticalPath:
     def parts(self) -> list[PathPart]:
         """Sum up segments by kind and name, longest first."""
         rows = self.rows
-        keys, group = grouped((rows.name * len(KINDS) + rows.kind) * _DETAILS + rows.detail)
+        name = rows.name.astype(np.int64)
+        keys, group = grouped((name * len(KINDS) + rows.kind) * _DETAILS + rows.detail)
         total, count = summed(group, rows.dur_ns, len(keys)), counted(group, len(keys))
         parts = []
         for key, ns, number in zip(keys.tolist(), total.tolist(), count.tolist(), strict=True):

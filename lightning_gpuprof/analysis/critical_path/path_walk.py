@@ -8,17 +8,17 @@ waited for the device leads back to a device event.
 import re
 from array import array
 from bisect import bisect_left
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from lightning_gpuprof.analysis.trace.copies import may_wait
 from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, changes
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.arrays import Int8, Int64, Mask
+from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, of_category
 
 OTHER_STREAM_NS = 10_000
@@ -33,6 +33,11 @@ _PYTHON = ACTIVITIES.index("python")
 _IDLE = (ACTIVITIES.index("region"), _PYTHON)
 """In these activities a thread may be waiting for another one, such as autograd's."""
 
+_NEAR = 64
+"""A thread's next earlier position is looked for among so many before it is among all."""
+_CHUNK = 1 << 14
+"""Stretches whose segments are made at once, so that temporary arrays stay small."""
+
 _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
 """These wait for the device before they give memory back."""
 
@@ -45,19 +50,20 @@ class PathRows(Struct, frozen=True):
     recorded.
     """
 
-    kind: Int64
+    kind: Int8
     start_ns: Int64
     dur_ns: Int64
-    name: Int64
-    detail: Int64
-    row: Int64
+    name: Int32
+    detail: Int8
+    row: Int32
 
     def cut(self, start_ns: int, end_ns: int) -> "PathRows":
         """Return the part in a window; empty segments are left out."""
         start = np.maximum(self.start_ns, start_ns)
         dur = np.minimum(self.start_ns + self.dur_ns, end_ns) - start
         columns = (self.kind, start, dur, self.name, self.detail, self.row)
-        return PathRows(*(column[dur > 0] for column in columns))
+        lasts = dur > 0
+        return PathRows(*(column[lasts] for column in columns))
 
 
 def walk(trace: LinkedTrace) -> tuple[int, int, PathRows] | None:
@@ -66,7 +72,7 @@ def walk(trace: LinkedTrace) -> tuple[int, int, PathRows] | None:
     if steps.end < 0:
         return None
     steps.run()
-    return steps.begin, steps.end, steps.rows().cut(steps.begin, steps.end)
+    return steps.begin, steps.end, steps.rows()
 
 
 class _Walk:
@@ -76,11 +82,15 @@ class _Walk:
         starts = [int(host.start_ns[recorded.argmax()])] if recorded.any() else []
         self.begin = min([*starts, *device.start_ns[:1].tolist()], default=0)
         self._done = device.end_ns.tolist()
-        self._timeline, self._activity = trace.timeline, activities(trace.timeline, trace.nesting)
+        activity = activities(trace.timeline, trace.nesting)
+        self._device, self._name = device, np.append(host.name, np.int32(-1))  # for row -1
+        self._detail = np.append(activity, np.int8(_PYTHON))
         waiting, waited = _waiting_calls(trace)
         self._waits = dict(zip(waiting.tolist(), waited.tolist(), strict=True))
-        self._lanes = lanes = _lanes(trace, self._activity, waiting, self.begin)
+        self._lanes = lanes = _lanes(trace, activity, waiting, self.begin)
         self._at, self._row, self._worked = lanes.at.data, lanes.row.data, lanes.worked.data
+        self._works, self._first = lanes.works.data, lanes.first.data
+        self._reached = dict.fromkeys(lanes.shift, len(lanes.at))
         device_end = int(device.end_ns.max(initial=-1))
         self.end = max(lanes.end, device_end)
         self._last = int(np.flatnonzero(device.end_ns == device_end)[-1]) if len(device) else -1
@@ -110,84 +120,104 @@ class _Walk:
 
         Returns how far, the device event that was waited for (-1 for none), and the thread.
         """
-        lanes, since, at, row = self._lanes, self.begin, self._at, self._row
-        shift = lanes.shift
-        position = bisect_left(at, time + shift.get(thread, 0)) - 1
-        if thread not in shift or not lanes.works[position]:
-            ended, by = self._worked_last(time)
+        since, at, row, shift = self.begin, self._at, self._row, self._lanes.shift
+        position = self._position(thread, time) if thread in shift else 0
+        if thread not in shift or not self._works[position]:
+            positions = {other: self._position(other, time) for other in shift}
+            ended, by = self._worked_last(time, positions)
             if ended == time or thread not in shift:
                 thread = by
             since = max(since, ended if ended < time else since)
-            position = bisect_left(at, time + shift.get(thread, 0)) - 1
+            position = positions.get(thread, 0)
             if row[position] < 0:  # where nothing is recorded, another thread may have a region
-                open_ = (
-                    other for other, by in shift.items() if row[bisect_left(at, time + by) - 1] >= 0
-                )
+                open_ = (other for other, place in positions.items() if row[place] >= 0)
                 thread = next(open_, thread)
-                position = bisect_left(at, time + shift.get(thread, 0)) - 1
+                position = positions.get(thread, 0)
                 if row[position] < 0:
-                    changed = (at[bisect_left(at, time + by) - 1] - by for by in shift.values())
+                    changed = (at[place] - shift[other] for other, place in positions.items())
                     since = max([since, *changed])
         moved = shift.get(thread, 0)
         wait = self._waits.get(row[position], -1)
         if wait >= 0 and (done := self._done[wait]) < time:
             self._synced.extend((row[position], done, time))
             return done, wait, thread
-        first = int(lanes.first[position])
+        first = self._first[position]
         since = max(since, at[first] - moved)
         self._walked.extend((first, position, since, time, moved))
         return since, -1, thread
 
-    def _worked_last(self, time: int) -> tuple[int, int]:
-        """Return until when, before a time, any thread worked, and which."""
-        at, worked = self._at, self._worked
+    def _position(self, thread: int, time: int) -> int:
+        """Return the last position of a thread before a time, which only ever gets earlier."""
+        at, moved, high = self._at, time + self._lanes.shift[thread], self._reached[thread]
+        low = high - _NEAR
+        if low < 0 or at[low] >= moved:
+            low = 0
+        self._reached[thread] = high = bisect_left(at, moved, low, high)
+        return high - 1
+
+    def _worked_last(self, time: int, positions: dict[int, int]) -> tuple[int, int]:
+        """Return until when, before a time, any thread worked, and which.
+
+        `positions` are the threads' last ones before that time.
+        """
+        at, worked, shift = self._at, self._worked, self._lanes.shift
         ends = [
-            (min(time, at[worked[bisect_left(at, time + moved) - 1] + 1] - moved), thread)
-            for thread, moved in self._lanes.shift.items()
+            (min(time, at[worked[position] + 1] - shift[thread]), thread)
+            for thread, position in positions.items()
         ]
         return max(ends, default=(self.begin, -1))
 
     def rows(self) -> PathRows:
         """Return all segments that were walked through, in order of time."""
         row, start, end = np.array(self._synced, dtype=np.int64).reshape(-1, 3).T
-        parts = (
-            self._host_rows(*self._stretches()),
-            self._host_rows(row, start, end, SYNC),
-            *self._device_rows(np.array(self._on_device, dtype=np.int64)),
-        )
-        columns = [np.concatenate(column) for column in zip(*map(astuple, parts), strict=True)]
-        order = np.argsort(columns[1], kind="stable")
+        walked = np.frombuffer(self._walked, dtype=np.int64).reshape(-1, 5)
+        parts = [
+            self._host_rows(*self._stretches(walked[low : low + _CHUNK]))
+            for low in range(0, len(walked), _CHUNK)
+        ]
+        parts.append(self._host_rows(row, start, end, SYNC))
+        parts.extend(self._device_rows(np.array(self._on_device, dtype=np.int64)))
+        order = np.argsort(_joined(parts, "start_ns"), kind="stable")
+        columns = (_joined(parts, column) for column in PathRows.__struct_fields__)
         return PathRows(*(column[order] for column in columns))
 
-    def _stretches(self) -> tuple[Int64, Int64, Int64]:
-        """Return row, start and end of every host event in the stretches that were walked."""
-        stretches = np.array(self._walked, dtype=np.int64).reshape(-1, 5)
+    def _stretches(self, stretches: Int64) -> tuple[Int64, Int64, Int64]:
+        """Return row, start and end of every host event in some stretches that were walked."""
         first, last, since, until, shift = stretches.T
         stop = np.cumsum(last - first + 1)
         stretch = np.repeat(np.arange(len(stretches)), last - first + 1)
         position = np.arange(len(stretch)) + (last + 1 - stop)[stretch]
-        at = np.append(self._lanes.at, 0)
-        end = at[position + 1] - shift[stretch]
+        at = self._lanes.at
+        end = at[np.minimum(position + 1, len(at) - 1)] - shift[stretch]
         end[stop - 1] = until
         start = np.maximum(at[position] - shift[stretch], since[stretch])
-        return self._lanes.row[position], start, end
+        return self._lanes.row[position].astype(np.int64), start, end
 
     def _host_rows(self, row: Int64, start: Int64, end: Int64, kind: int = HOST) -> PathRows:
-        name = np.append(self._timeline.host.name.astype(np.int64), -1)[row]
-        detail = np.append(self._activity.astype(np.int64), _PYTHON)[row]
-        return PathRows(np.full(len(row), kind), start, end - start, name, detail, row)
+        return self._rows(kind, start, end - start, self._name[row], self._detail[row], row)
 
-    def _device_rows(self, row: Int64) -> tuple[PathRows, PathRows]:
+    def _device_rows(self, row: Int64) -> tuple[PathRows, ...]:
         """Return the segments of device events, and of the time between each and its cause."""
-        device, since = self._timeline.device, self._since[row]
+        device, since = self._device, self._since[row]
         start = device.start_ns[row]
-        what = device.name[row].astype(np.int64), device.category[row].astype(np.int64), row
-        ran = np.full(len(row), DEVICE)
+        what = device.name[row], device.category[row], row
         why = np.where(self._by_launch[row], LAUNCH, QUEUE)
         return (
-            PathRows(ran, start, device.dur_ns[row], *what),
-            PathRows(why, since, start - since, *what),
+            self._rows(DEVICE, start, device.dur_ns[row], *what),
+            self._rows(why, since, start - since, *what),
         )
+
+    def _rows(
+        self, kind: int | Int64, start: Int64, dur: Int64, name: Int32, detail: Int8, row: Int64
+    ) -> PathRows:
+        """Return the segments that lie between the path's begin and end, in narrow columns."""
+        kinds = np.broadcast_to(np.asarray(kind, dtype=np.int8), len(row))
+        rows = PathRows(kinds, start, dur, name, detail, row.astype(np.int32))
+        return rows.cut(self.begin, self.end)
+
+
+def _joined(parts: list[PathRows], column: str) -> Any:
+    return np.concatenate([getattr(part, column) for part in parts])
 
 
 class _Lanes(Struct, frozen=True):
@@ -195,12 +225,12 @@ class _Lanes(Struct, frozen=True):
 
     at: Int64
     """When the innermost event changes; a thread's times are moved by its `shift`."""
-    row: Int64
+    row: Int32
     """The innermost host event from then on; -1 where nothing is recorded."""
     works: Mask
-    worked: Int64
+    worked: Int32
     """The last position up to each at which a thread worked."""
-    first: Int64
+    first: Int32
     """The position up to which work goes on without a break or a wait."""
     shift: dict[int, int]
     end: int
@@ -217,17 +247,17 @@ def _lanes(trace: LinkedTrace, activity: Int8, waiting: Int64, begin: int) -> _L
     whole = max(end, int(trace.timeline.device.end_ns.max(initial=-1))) - begin + 1
     shift = np.cumsum(takes_part) * whole
     at, row = changes(host, nesting, rows, shift[host.thread[rows]])
-    at, row = np.append(begin - 1, at), np.append(-1, row)
+    at, row = np.append(begin - 1, at), np.append(-1, row).astype(np.int32)
     works = np.append(~np.isin(activity, _IDLE), False)[row]
     breaks = ~works | np.isin(row, waiting)
     breaks |= np.append(True, breaks[:-1])
-    position = np.arange(len(at))
+    position = np.arange(len(at), dtype=np.int32)
     return _Lanes(
         at,
         row,
         works,
-        np.maximum.accumulate(np.where(works, position, -1)),
-        np.maximum.accumulate(np.where(breaks, position, 0)),
+        np.maximum.accumulate(np.where(works, position, np.int32(-1))),
+        np.maximum.accumulate(np.where(breaks, position, np.int32(0))),
         {thread: int(shift[thread]) for thread in np.flatnonzero(takes_part).tolist()},
         end,
     )

@@ -9,7 +9,7 @@ from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import Nesting
 from lightning_gpuprof.analysis.trace.step_marks import is_step
 from lightning_gpuprof.analysis.trace.time_split import Spans
-from lightning_gpuprof.arrays import Int8, Int64
+from lightning_gpuprof.arrays import Int8, Int32, Int64
 from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Timeline
 
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
@@ -59,17 +59,19 @@ class HostActivity:
         return spent.reshape(len(ACTIVITIES), len(low))
 
 
-def changes(host: HostEvents, nesting: Nesting, rows: Int64, moved: Int64) -> tuple[Int64, Int64]:
+def changes(host: HostEvents, nesting: Nesting, rows: Int64, moved: Int64) -> tuple[Int64, Int32]:
     """Return when the innermost of some host events changes, rising, and the one from then on."""
     at = np.concatenate((nesting.end_ns[rows] + moved, host.start_ns[rows] + moved))
-    inner = np.concatenate((nesting.parent[rows].astype(np.int64), rows))
-    level = nesting.depth[rows].astype(np.int64)
+    inner = np.concatenate((nesting.parent[rows], rows.astype(np.int32)))
+    level = nesting.depth[rows]
     # At one moment inner events end before outer ones, then outer ones start before inner ones.
     rank = np.concatenate((-level - 1, level + 1))
     deepest = int(np.abs(rank).max(initial=0))
     bits = (2 * deepest + 1).bit_length()
     if int(at.max(initial=0)) < 1 << (62 - bits):  # in one key, which is several times faster
-        order = np.argsort((at << bits) + (rank + deepest), kind="stable")
+        key = at << bits
+        key += rank + deepest
+        order = np.argsort(key, kind="stable")
     else:
         order = np.lexsort((rank, at))
     at, inner = at[order], inner[order]
