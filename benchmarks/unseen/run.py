@@ -154,7 +154,8 @@ def right(entry: dict[str, Any]) -> bool:
 def saving(entry: dict[str, Any]) -> tuple[float, bool, bool, float] | None:
     """Return what the fix saved in ms, and whether interval and middle of the first finding hold.
 
-    The last is the relative error of the step time that it predicts.
+    The last is the relative error of the step time that it predicts. What was saved is scaled to
+    the machine's speed at the recording, by the slow program's step in both, as in calibration.py.
 
     None without pairs, or where look and pairs met machines that differ by a factor of two.
     """
@@ -164,10 +165,21 @@ def saving(entry: dict[str, Any]) -> tuple[float, bool, bool, float] | None:
     slow, fixed = (sum(pairs[k]) / len(pairs[k]) for k in ("slow_ms", "fixed_ms"))
     if max(step_ms, slow) > 2 * min(step_ms, slow):
         return None
-    saved, (low, high) = slow - fixed, entry["look"]["findings"][0]["saving_ms"]
+    fixed *= step_ms / slow
+    saved, (low, high) = step_ms - fixed, entry["look"]["findings"][0]["saving_ms"]
     likely = entry["look"]["findings"][0].get("likely_ms", (low + high) / 2)
     close = abs((low + high) / 2 - saved) <= 0.25 * abs(saved)
-    return saved, low <= saved <= high, close, abs(slow - likely - fixed) / fixed
+    return saved, low <= saved <= high, close, abs(step_ms - likely - fixed) / fixed
+
+
+def right_among_first(entry: dict[str, Any]) -> bool:
+    """Whether a right finding is among the first three: by its id, or by its line likewise."""
+    findings = entry["look"]["findings"][:FIRST_LINES]
+    by_line = "@line" in entry["accept"]
+    return any(
+        finding["id"] in entry["accept"] or (by_line and finding["line_right"] is True)
+        for finding in findings
+    )
 
 
 def alarms(entry: dict[str, Any]) -> list[str]:
@@ -185,6 +197,7 @@ def counts(entries: dict[str, Any]) -> dict[str, Any]:
     return {
         "slow": len(slow),
         "right_first": sum(map(right, slow)),
+        "right_among_first_three": sum(map(right_among_first, slow)),
         "of_these_costly_line": sum(
             right(e) and e["look"]["findings"][0]["id"] == "costly-line" for e in slow
         ),

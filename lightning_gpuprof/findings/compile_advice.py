@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from lightning_gpuprof.findings.model import Effort, Horizon
 from lightning_gpuprof.records.lines import GuardCause
 
 ANY_SIZE = "model = torch.compile(model, dynamic=True)"
@@ -55,12 +56,29 @@ _FEW_VERSIONS = (
 """Causes of which a program usually has a few variants, so that a higher limit holds them all."""
 
 
+REWRITTEN = Effort(Horizon.MEDIUM, "code around the compiled call", "none")
+_EFFORTS = {
+    GuardCause.SIZE: Effort(
+        Horizon.QUICK, "one argument", "code for any size may be slower than for one"
+    ),
+    GuardCause.SIZE_CONDITION: Effort(Horizon.MEDIUM, "padding", "padding computes more"),
+    GuardCause.STRIDES: Effort(Horizon.QUICK, "one call", "one copy per step"),
+    GuardCause.DTYPE: Effort(Horizon.QUICK, "one call", "one copy per step"),
+    GuardCause.DEVICE: Effort(Horizon.QUICK, "one call", "one copy per step"),
+    GuardCause.ATTRIBUTE: Effort(Horizon.QUICK, "a number becomes a tensor", "none"),
+    GuardCause.NUMBER: Effort(Horizon.QUICK, "a number becomes a tensor", "none"),
+    GuardCause.BACKEND: Effort(Horizon.QUICK, "one call less", "none"),
+}
+"""What a remedy takes and risks, where that is not the rewriting of code around the call."""
+
+
 @dataclass(frozen=True)
 class Remedy:
     """What to change, as a sentence, and as code if that can be written."""
 
     advice: str
     change: str | None = None
+    effort: Effort = REWRITTEN
 
 
 def remedy(cause: GuardCause, *, subject: str, reason: str, value: str = "") -> Remedy:
@@ -72,7 +90,7 @@ def remedy(cause: GuardCause, *, subject: str, reason: str, value: str = "") -> 
     advice = _ADVICE[cause].format(subject=subject, reason=reason)
     if not subject and "{subject}" in _ADVICE[cause]:
         advice = f"{_UNKNOWN} torch's reason: {reason}."
-    return Remedy(advice, _change(cause, subject, value))
+    return Remedy(advice, _change(cause, subject, value), _EFFORTS.get(cause, REWRITTEN))
 
 
 def of_limit(cause: GuardCause, limit: str) -> str:

@@ -225,7 +225,7 @@ def _sentence(finding: Finding, frac: Interval | None, base_ns: int | None) -> s
         if finding.indirect_ns >= MIN_SAVING_FRAC * base_ns and not finding.measured:
             more = f", indirectly up to {duration(finding.indirect_ns)} more"
     if finding.cause_ns is not None and finding.beyond_ns > MIN_SAVING_FRAC * (base_ns or 0):
-        more = f", of which {duration(finding.cause_ns.high)} is the cause itself{more}"
+        more = f", of which {duration(finding.cause_ns.high)} is the cause itself"
     time = interval_text(saving.low, saving.high)
     return f"saves {time} per step{share}{more}, {certainty(finding)}"
 

@@ -3,6 +3,10 @@
 import pytest
 from rule_cases import MS
 
+from lightning_gpuprof.findings.compile_advice import remedy
+from lightning_gpuprof.findings.model import Horizon
+from lightning_gpuprof.findings.rules.slow_python import KINDS
+from lightning_gpuprof.records.lines import GuardCause
 from lightning_gpuprof.records.schema import Device, Loader
 from lightning_gpuprof.trials.change import changes
 
@@ -42,6 +46,19 @@ def test_pinned_memory_is_one_argument_and_less_of_it_is_not(judge):
         loader = Loader(num_workers=0, pin_memory=pinned)
         finding = judge("slow-host-to-device-copy", phases, device=device, loader=loader)
         assert finding.effort.difficulty.startswith(difficulty)
+
+
+def test_clipping_in_one_call_and_moving_work_are_two_efforts():
+    clip, python = KINDS["clip"].effort, KINDS["python"].effort
+    assert (clip.horizon, python.horizon) == (Horizon.QUICK, Horizon.MEDIUM)
+
+
+def test_compiling_for_any_size_is_one_argument_and_padding_is_not():
+    size = remedy(GuardCause.SIZE, subject="x.size(0)", reason="")
+    condition = remedy(GuardCause.SIZE_CONDITION, subject="x.size(0)", reason="x.size(0) > 4")
+    assert size.effort.difficulty == "one argument"
+    assert condition.effort.risk == "padding computes more"
+    assert remedy(GuardCause.OTHER, subject="", reason="x").effort.horizon is Horizon.MEDIUM
 
 
 def test_every_change_to_try_says_what_it_alters_or_nothing():

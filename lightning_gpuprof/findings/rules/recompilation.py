@@ -53,12 +53,13 @@ EARLY_FRAC = 0.1
 MOST_PLACES = 3
 IN_COMPILING_STEPS = ("memory-growth", "step-time-jitter")
 """Where all steps compile: the more versions a function has, the longer the next one takes."""
+EFFORT = Effort(Horizon.MEDIUM, "what changes is padded, marked or moved", "padding computes more")
 UNKNOWN = Remedy(
     "Keep shapes the same: pad to a few lengths, drop the last batch, or mark what changes "
     "as dynamic.",
     "model = torch.compile(model, dynamic=True)  # and: TORCH_LOGS=recompiles",
+    EFFORT,
 )
-EFFORT = Effort(Horizon.MEDIUM, "what changes is padded, marked or moved", "padding computes more")
 
 
 @rule(id="recompilation", needs=("steps",), effort=EFFORT)
@@ -92,6 +93,7 @@ def judge(run: RunResults) -> Finding | None:
         when=When.BETWEEN,
         places=tuple(Place.at(reason.place) for reason in again.reasons[:MOST_PLACES]),
         change=change.change,
+        effort=change.effort,
         explains=IN_COMPILING_STEPS if _always_compiles(run) else (),
     )
 

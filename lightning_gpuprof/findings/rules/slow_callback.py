@@ -18,9 +18,12 @@ def on_train_batch_end(self, trainer, *args):  # before: in every step
         self.draw()
 ```
 
+Outside training, every batch's output is usually wanted. Make the work of many batches in one go
+(write a file for fifty batches rather than fifty files), or hand it to a thread.
+
 ## How it is measured
 `callback_ns` is the mean host time per step inside it. Working in one step of 50 leaves 2% of it;
-at least a tenth may have to stay.
+at least a tenth may have to stay. Outside training, half or more of it may go.
 
 ## Limits
 Work that was done only once is not reported. On a GPU, only the time in which the device is idle
@@ -40,6 +43,8 @@ from lightning_gpuprof.units import duration, percent
 
 EVERY_N_STEPS = 50
 LEFT_FRAC = 0.1
+OUTSIDE_LEFT_FRAC = 0.5
+"""What may have to stay of work on each batch's output, which can be made cheaper but not rarer."""
 RARE = 0.1
 """If the median is below this share of the mean, the work is done in few of the steps."""
 MOST = 3
@@ -59,6 +64,10 @@ AVERAGED = (
     "update_every_n_steps), or update all tensors in one call (torch._foreach_lerp_)."
 )
 OFTEN = "Run {name}'s work once in {every} steps, or move it to the epoch's end or a thread."
+OUTSIDE_TRAINING = (
+    "Do {name}'s work for many batches in one go, at the end, or in a thread: "
+    "call what takes the time once for many batches instead of once for every batch."
+)
 UNLESS = " If it changes weights, gradients or the batch, make it cheaper instead."
 EFFORT = Effort(
     Horizon.QUICK,
@@ -70,7 +79,12 @@ SCHEDULER_EFFORT = Effort(Horizon.QUICK, "the scheduler's function", "none")
 AVERAGE_EFFORT = Effort(Horizon.QUICK, "one setting, or a few lines", "the average is coarser")
 
 
-@rule(id="slow-callback", needs=("training", "steps"), effort=EFFORT)
+OUTPUT_EFFORT = Effort(
+    Horizon.MEDIUM, "the work for many batches in one call", "its output comes later"
+)
+
+
+@rule(id="slow-callback", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
     """Return findings about the callbacks and hooks that take longest."""
     logging_hooks = norm_hooks(run)
@@ -90,17 +104,20 @@ def _finding(run: RunResults, part: Part) -> Finding:
     works_every = _works_every(per_step)
     every = max(EVERY_N_STEPS, seldom(works_every, 1, wanted=0.0))
     left_frac = works_every / every
+    gone_frac = (1 - max(LEFT_FRAC, left_frac), 1 - left_frac)
+    if not run.trains:
+        gone_frac = (1 - OUTSIDE_LEFT_FRAC, 1.0)
     lost = without_serial_work(
         run,
         part.phase,
         works_every * per_step.mean_ns,
         works_every,
-        gone_frac=(1 - max(LEFT_FRAC, left_frac), 1 - left_frac),
+        gone_frac=gone_frac,
     )
     return Finding(
         title=f"{part.name} takes {duration(per_step.mean_ns)} of each step "
         f"({percent(per_step.mean_ns / step_ns)})",
-        advice=_advice(part.name, every),
+        advice=_advice(run, part.name, every),
         evidence={
             "callback_ns": per_step.mean_ns,
             "callback_max_ns": per_step.max_ns,
@@ -110,9 +127,9 @@ def _finding(run: RunResults, part: Part) -> Finding:
         cause_ns=Range(per_step.mean_ns, per_step.mean_ns),
         confidence=0.5 if lost.basis == "unknown" else 0.9,
         places=(Place(phase=part.phase.value, name=part.name),),
-        change=None if trains(part.name) else _change(part, every, works_every),
+        change=_change(run, part, every, works_every),
         explains=("host-sync", "step-time-jitter"),
-        effort=_effort(part.name),
+        effort=_effort(run, part.name),
     )
 
 
@@ -130,25 +147,31 @@ def _works_every(per_step: PerStep) -> int:
     return max(1, round(per_step.max_ns / max(1, per_step.mean_ns)))
 
 
-def _effort(name: str) -> Effort:
+def _effort(run: RunResults, name: str) -> Effort:
     if name == SCHEDULER:
         return SCHEDULER_EFFORT
     if AVERAGE.search(name):
         return AVERAGE_EFFORT
+    if not run.trains and name not in SETTINGS:
+        return OUTPUT_EFFORT
     return SETTING_EFFORT if name in SETTINGS else EFFORT
 
 
-def _advice(name: str, every: int) -> str:
+def _advice(run: RunResults, name: str, every: int) -> str:
     if name == SCHEDULER:
         return SCHEDULED
     if AVERAGE.search(name):
         return AVERAGED.format(name=name)
+    if not run.trains and name not in SETTINGS:
+        return OUTSIDE_TRAINING.format(name=name)
     return OFTEN.format(name=name, every=every) + ("" if name in SETTINGS else UNLESS)
 
 
-def _change(part: Part, every: int, works_every: int) -> str:
+def _change(run: RunResults, part: Part, every: int, works_every: int) -> str | None:
     if part.name in SETTINGS:
         return SETTINGS[part.name]
+    if trains(part.name) or not run.trains:
+        return None
     trainer = "self.trainer" if part.phase is Phase.OTHER else "trainer"
     # The callback's own condition (batch_idx % 20 == 0) and this one might never hold together.
     place = "instead of its condition" if works_every > 1 else "around what takes the time"

@@ -57,6 +57,15 @@ _OPERATOR = re.compile(rf"\b(torch|functional|F)\.(\w+\.)*(?!{_MAKES})\w+\(")
 however, is work of Python."""
 
 
+MOVED_EFFORT = Effort(Horizon.MEDIUM, "the work is moved, or done on whole tensors", "none")
+FEWER_EFFORT = Effort(Horizon.QUICK, "arguments, or fewer calls", "values are shown less often")
+HOOK_EFFORT = Effort(
+    Horizon.QUICK, "a condition in the hook", "what it observes is seen less often"
+)
+CLIP_EFFORT = Effort(Horizon.QUICK, "one call for all tensors", "none")
+WORKERS_EFFORT = Effort(Horizon.MEDIUM, "how batches reach your own processes", "none")
+
+
 @dataclass(frozen=True)
 class WorkKind:
     """A kind of work between operators.
@@ -64,10 +73,12 @@ class WorkKind:
     Args:
         what: What the finding's title says the time goes to.
         advice: What to do; None for the list of advice on worker processes.
+        effort: What this advice takes and risks.
     """
 
     what: str
     advice: str | None
+    effort: Effort = MOVED_EFFORT
 
 
 PLAIN_PYTHON = WorkKind(
@@ -88,37 +99,41 @@ ONLY_OBSERVES = "Remove a hook that only observes, or let it run in one step of 
 KINDS = {
     "python": PLAIN_PYTHON,
     "own": PLAIN_PYTHON,
-    "workers": WorkKind("waiting for your own worker processes", None),
+    "workers": WorkKind("waiting for your own worker processes", None, WORKERS_EFFORT),
     "metric": WorkKind(
         "a metric in {function}",
         "Call the metric's update() in each step and log the metric object with on_step=False and "
         "on_epoch=True: its value is then computed once per epoch.",
+        FEWER_EFFORT,
     ),
     "log": WorkKind(
         "what {function} logs",
         "Log fewer values, once in many steps: collect them in one tensor, and pass on_step=False "
         "where the epoch's mean is enough.",
+        FEWER_EFFORT,
     ),
     "hook": WorkKind(
         "{function}, a module's hook",
         f"{ONLY_OBSERVES} Work of the model belongs in forward.",
+        HOOK_EFFORT,
     ),
     "gradient": WorkKind(
         "{function}, called in backward",
         f"{ONLY_OBSERVES} Change all gradients at once, in on_before_optimizer_step or the "
         "optimizer.",
+        HOOK_EFFORT,
     ),
     "clip": WorkKind(
         "clipping in {function}",
         "Clip all tensors at once (clip_grad_norm_, torch._foreach_norm).",
+        CLIP_EFFORT,
     ),
 }
 """By the kind of the sampled lines, which are the recorder's words (`LineCount.kind`), or by phase:
 `own` for lines that call nothing, `gradient` in backward, `clip` in gradient clipping."""
-EFFORT = Effort(Horizon.MEDIUM, "the work is moved, or done on whole tensors", "none")
 
 
-@rule(id="slow-python", needs=("steps", "lines"), effort=EFFORT)
+@rule(id="slow-python", needs=("steps", "lines"), effort=MOVED_EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
     """Return a finding for each kind of work that is not the model's."""
     lines = measured(run.lines)
@@ -236,6 +251,7 @@ def _finding(
         cause_ns=Range(round(least_ns), round(at_most_ns)),
         confidence=0.8,
         places=_places(of_kind, phase),
+        effort=KINDS[kind].effort,
     )
 
 

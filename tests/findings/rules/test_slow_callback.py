@@ -68,3 +68,12 @@ def test_for_an_unknown_callback_the_advice_says_when_to_make_it_cheaper_instead
     finding = evaluate(PHASES, parts={f"callbacks/{name}": 3 * MS})[0]
     assert "make it cheaper" in finding.advice
     assert "trainer.global_step % 50" in finding.change
+
+
+@pytest.mark.parametrize("stage", ["predict", "test", "validate"])
+def test_outside_training_a_slow_callback_works_on_many_batches_at_once(evaluate, stage):
+    finding = evaluate(PHASES, parts={"callbacks/TableWriter": 3 * MS}, stage=stage)[0]
+    assert finding.severity is Severity.CRITICAL
+    assert "for many batches in one go" in finding.advice
+    assert "once in 50 steps" not in finding.advice
+    assert finding.change is None  # each batch's output is wanted: no condition leaves one out
