@@ -1,4 +1,4 @@
-"""`lightning-gpuprof compare BASE NEW ...`: what changed between runs, or two trace files."""
+"""`lightning-gpuprof compare BASE NEW ...`: what changed between runs, steps, or traces."""
 
 import argparse
 import os
@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "base",
         metavar="BASE",
-        help="log dir to compare with (or a folder of runs, for the newest), or trace file; a "
+        help="log dir to compare with (or a folder of runs, for the newest), or trace file; "
+        "RUN@0-4000 for the steps 0 to 4,000 of a run alone, RUN@4200- for those from 4,200; a "
         "folder of several runs without NEW compares each of them with the oldest",
     )
     parser.add_argument(

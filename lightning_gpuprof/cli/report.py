@@ -5,6 +5,8 @@ from typing import Any
 
 from lightning_gpuprof.cli.arguments import add_form
 from lightning_gpuprof.cli.output import write_document, write_json
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.span import split_span
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.charts.registry import NEEDS_MORE, PAGES, VIEWS, find_view
 from lightning_gpuprof.report.load import load_report, resolve_run
@@ -22,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=DEFAULT_LOGS,
         help="a run's log dir (lightning_logs/version_0), or a folder of runs, for the newest; "
-        f"default: {DEFAULT_LOGS}",
+        f"RUN@0-4000 for its steps 0 to 4,000 alone; default: {DEFAULT_LOGS}",
     )
     form = add_form(parser)
     form.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
@@ -43,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
+    if (args.html or args.view) and split_span(args.run)[1] is not None:
+        raise ConfigError(
+            f"{args.run} names steps of a run, but --html and --view show whole runs. Leave the "
+            "option out, or the @ and what follows it."
+        )
     if args.html:
         from lightning_gpuprof.report.html import write_html
 

@@ -46,7 +46,7 @@ class StepColumns:
         if impossible:
             columns = _join([window for number, window in complete if number not in refused])
         for name in columns:
-            self._columns.setdefault(name, _Column(_missing(name)))
+            self._columns.setdefault(name, _Column(missing_value(name)))
         steps = self._steps + (len(columns["dur_ns"]) if columns else 0)
         for name, column in self._columns.items():
             column.fill(self._steps)
@@ -103,7 +103,7 @@ class _Column:
             self._values = wider
 
 
-def _missing(name: str) -> int:
+def missing_value(name: str) -> int:
     """Return what stands for a missing value: nothing is 0 on the host, and unknown elsewhere."""
     return schema.NOT_MEASURED if name.startswith(("device", "run_ahead")) else 0
 
@@ -156,7 +156,7 @@ def _join_column(name: str, windows: list[schema.StepsWindow]) -> Int64:
     for dtype, indices in groupby(range(len(windows)), key=dtypes.__getitem__):
         if dtype is None:
             count = sum(windows[index].count for index in indices)
-            pieces.append(np.full(count, _missing(name), dtype=np.int64))
+            pieces.append(np.full(count, missing_value(name), dtype=np.int64))
         else:
             data = b"".join([column.data for index in indices if (column := columns[index])])
             pieces.append(schema.Column(dtype, data).unpack())

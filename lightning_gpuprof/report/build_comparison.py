@@ -17,6 +17,7 @@ from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.before_after import BeforeAfter, before_after
 from lightning_gpuprof.findings.changed_findings import findings_missing_in
 from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.records.span import StepSpan
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
     Column,
@@ -51,6 +52,7 @@ NO_OUTPUTS = (
     "No batch has recorded outputs in both runs: whether they compute the same is unknown. Record "
     "both with GpuProfCallback(outputs=True)."
 )
+NO_COMMON_STEPS = "These are steps of the same run, so there are no values to compare."
 NO_VALUES = "No step has a recorded loss in both runs: whether they compute the same is unknown."
 INTERVAL_NOTE = (
     "the interval covers how steps vary within these two runs, not what another day or machine "
@@ -84,7 +86,7 @@ def build_comparison(base: Report, new: Report, result: Comparison, tolerance: f
     """Return the document of two runs."""
     subject = Subject(
         kind="comparison",
-        name=f"{_name(new.run)} against {_name(base.run)}",
+        name=f"{_name(new.name)} against {_name(base.name)}",
         line=_steps_of_both(base, new, result),
     )
     sections = tuple(_sections(base, new, result, tolerance))
@@ -97,10 +99,10 @@ def build_several(
     """Return the document of several runs that were compared with the same base."""
     results = [result for _, result in compared]
     base_steps = counted_steps(base, results[0].base_steps)
-    runs = [Figure("run_0", "base", base.run, "code", note=base_steps)]
+    runs = [Figure("run_0", "base", base.name, "code", note=base_steps)]
     for number, (new, result) in enumerate(compared, start=1):
         note = f"{counted_steps(new, result.new_steps)}, {comparison_sentence(result)}"
-        runs.append(Figure(f"run_{number}", str(number), new.run, "code", note=note))
+        runs.append(Figure(f"run_{number}", str(number), new.name, "code", note=note))
     sections = [
         Section(
             "verdict",
@@ -122,7 +124,7 @@ def build_several(
                     body=body,
                 )
             )
-    command = ("lightning-gpuprof", "compare", base.run, compared[0][0].run)
+    command = ("lightning-gpuprof", "compare", base.name, compared[0][0].name)
     commands = (
         Text(("All figures of a single comparison:",)),
         Text((shlex.join(command),), "command"),
@@ -130,7 +132,7 @@ def build_several(
     sections.append(Section("commands", "Next", "page", commands))
     subject = Subject(
         kind="comparison",
-        name=f"{len(compared)} runs against {_name(base.run)}",
+        name=f"{len(compared)} runs against {_name(base.name)}",
         line=f"the base has {base_steps}",
     )
     return Document(SCHEMA_VERSION, subject, tuple(sections))
@@ -228,7 +230,8 @@ def _sections(base: Report, new: Report, result: Comparison, tolerance: float) -
         note = "figures that both runs have, and the goal of each"
         table = before_after_table(figures)
         yield Section("before_after", "Before and after", "first", (table,), note=note)
-    if checked := predictions(base.results, new.results, result, gone_findings(base, new)):
+    gone = () if base.run == new.run else gone_findings(base, new)
+    if checked := predictions(base.results, new.results, result, gone):
         yield predictions_section(checked)
     yield from _step_sections(result)
     yield from _traced("operators", "Operators", "own time", result.operators, result)
@@ -238,8 +241,11 @@ def _sections(base: Report, new: Report, result: Comparison, tolerance: float) -
         yield Section("memory", "Memory", "page", (memory,))
     if findings := tuple(_finding_tables(base, new)):
         yield Section("findings", "Findings", "first", findings)
-    predicts = new.results.start.stage == "predict"
-    yield _values(result, tolerance, lacking=NO_OUTPUTS if predicts else NO_VALUES)
+    if base.run == new.run:
+        lacking = NO_COMMON_STEPS
+    else:
+        lacking = NO_OUTPUTS if new.results.start.stage == "predict" else NO_VALUES
+    yield _values(result, tolerance, lacking=lacking)
     yield _change_figures(base, new, result, tolerance)
 
 
@@ -253,7 +259,7 @@ def _verdict(base: Report, new: Report, result: Comparison) -> Section:
         title=f"The new run is {sentence}" if sure else f"{sentence[0].upper()}{sentence[1:]}",
         sentence=f"{steps}; {INTERVAL_NOTE}." if result.fit_change is not None else f"{steps}.",
     )
-    runs = (Figure("base", "base", base.run, "code"), Figure("new", "new", new.run, "code"))
+    runs = (Figure("base", "base", base.name, "code"), Figure("new", "new", new.name, "code"))
     return Section("verdict", "", "first", (verdict, Figures(runs)))
 
 
@@ -267,8 +273,8 @@ _KINDS: dict[Outcome, Literal["faster", "slower", "no_difference", "too_short"]]
 
 def _warnings(base: Report, new: Report, result: Comparison) -> Iterator[str]:
     """Yield what readers should know before they trust the figures."""
-    if base.run == new.run:
-        yield "Both are the same run."
+    if base.run == new.run and (both := _common_steps(base, new)):
+        yield both
     sides = {"base": base, "new": new}
     if result.per_sample:
         sizes = [report.results.batch_size or 0.0 for report in sides.values()]
@@ -299,6 +305,16 @@ def _warnings(base: Report, new: Report, result: Comparison) -> Iterator[str]:
             f"The runs also differ in {', '.join(others)}: that may explain the difference as well "
             "as any change that you made."
         )
+
+
+def _common_steps(base: Report, new: Report) -> str | None:
+    """Say which steps of a run both sides have; None if they have none in common."""
+    whole = StepSpan(0)
+    spans = [report.results.span or whole for report in (base, new)]
+    if spans[0] == spans[1]:
+        return "Both are the same run." if spans[0] == whole else "Both are the same steps."
+    common = spans[0].common(spans[1])
+    return None if common is None else f"Both have {common.label} of the same run."
 
 
 def _differs(result: Comparison) -> Section:
@@ -577,7 +593,7 @@ def _own_figures(report: Report) -> dict[str, Value]:
         "median_ns": results.step_dur.p50_ns if results.step_dur else None,
         "samples_per_s": results.samples_per_s,
         "peak_reserved_bytes": None if use is None else use.peak_reserved_bytes,
-        "path": report.run,
+        "path": report.name,
     }
 
 

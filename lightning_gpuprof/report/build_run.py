@@ -73,7 +73,7 @@ def build_run(report: Report, *, traces_alone: bool = False) -> Document:
     `traces_alone` means that the run's folder holds only traces, and no records of steps.
     """
     run = report.results
-    name = os.path.basename(os.path.normpath(os.path.abspath(report.run)))
+    name = os.path.basename(os.path.normpath(os.path.abspath(report.name)))
     subject = Subject(
         kind="run",
         name=name,
@@ -159,7 +159,7 @@ def _commands(report: Report) -> Section:
         folder, name = os.path.split(os.path.abspath(report.run))
     lines = []
     if first_finding(report.results, report.findings) is not None:
-        lines.append(f"lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
+        lines.append(f"lightning-gpuprof compare {shlex.quote(report.name)} NEW_RUN")
     lines.append(f"tensorboard --logdir {shlex.quote(folder or '.')}")
     lines.append(f"http://localhost:6006/#gpuprof&p.gpuprof.run={quote(name)}")
     return Section("commands", "Next", "page", (Text(tuple(lines), "command"),))

@@ -95,8 +95,9 @@ def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunCom
     """Compare two runs.
 
     Args:
-        base: Log dir of the run to compare with.
-        new: Log dir of the run in question.
+        base: Log dir of the run to compare with; `RUN@0-4000` for its steps 0 to 4,000 alone.
+        new: Log dir of the run in question; `RUN@4200-` for its steps from 4,200 alone. It may be
+            the same run.
         tolerance: How far recorded losses and tensors may differ, relative to their size.
 
     Returns:
@@ -104,7 +105,8 @@ def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunCom
         every figure of both runs: times in ns per step, memory in bytes.
 
     Raises:
-        RecordError: A path holds no run that this package recorded.
+        RecordError: A path holds no run that this package recorded, or none of the steps.
+        ConfigError: A path with an `@` names no span of steps.
     """
     return compare_reports(
         load_report(base, analyse=True), load_report(new, analyse=True), tolerance

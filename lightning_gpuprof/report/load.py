@@ -17,6 +17,7 @@ from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir, recor
 from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle, Snapshot
+from lightning_gpuprof.records.span import split_span
 from lightning_gpuprof.records.trials import Trials, read_trials
 from lightning_gpuprof.report.local_pairs import read_pairs
 from lightning_gpuprof.report.notices import (
@@ -90,6 +91,11 @@ class Report:
     """The path of the snapshot of device memory as it ran out."""
     fs: FileSystem = LOCAL
 
+    @property
+    def name(self) -> str:
+        """The run's path, with the span of steps that the report is on: `logs/run@0-4000`."""
+        return self.run if self.results.span is None else f"{self.run}@{self.results.span}"
+
 
 def load_report(
     run: str,
@@ -103,27 +109,31 @@ def load_report(
 ) -> Report:
     """Read, analyse and judge a session of a run; by default the last fit that recorded steps.
 
-    A folder of runs on this machine's disks means the newest of them. `ranks` are the run's records
-    if they were read before. `analyse` first analyses traces that have no analysis yet, which takes
-    seconds. With `analyse` or `time_operators`, operators that may be slow are timed on this
-    machine. With `measured`, savings that trials have measured replace those that models expect.
+    A folder of runs on this machine's disks means the newest of them, and `RUN@0-4000` the steps 0
+    to 4,000 of a run, as if these were all. `ranks` are the run's records if they were read before.
+    `analyse` first analyses traces that have no analysis yet, which takes seconds. With `analyse`
+    or `time_operators`, operators that may be slow are timed on this machine. With `measured`,
+    savings that trials have measured replace those that models expect.
 
     Raises:
-        RecordError: There is no such run or session, or nothing was recorded in it.
+        RecordError: There is no such run or session, or nothing was recorded in it or in its span.
+        ConfigError: A path with an `@` names no span of steps.
     """
+    run, span = split_span(os.fspath(run), fs)
     run, notices = resolve_run(run, fs)
     ranks = read_run(run, fs) if ranks is None else ranks
     failed = analyse_traces(run) if analyse and fs is LOCAL else {}
     analyses, unreadable = _read_analyses(run, ranks, fs)
     try:
-        results = analyze_run(ranks, analyses, session=session)
+        results = analyze_run(ranks, analyses, session=session, span=span)
     except RecordError as error:
         raise RecordError(f"{run}: {error}") from error
     results = with_operator_times(results, measure=analyse or time_operators)
     judged, trials = evaluate_rules(results), None
     pairs, damaged = read_pairs()
     try:
-        trials = read_trials(run, fs) if measured and session is None else None
+        whole = session is None and span is None
+        trials = read_trials(run, fs) if measured and whole else None
     except RecordError as error:
         unreadable.append(str(error))
     return Report(
@@ -142,7 +152,7 @@ def load_report(
             *damaged,
         ),
         trials=trials,
-        oom_snapshot=_oom_snapshot(run, ranks, results),
+        oom_snapshot=_oom_snapshot(run, ranks, results) if span is None else None,
         fs=fs,
     )
 

@@ -132,7 +132,8 @@ def report(
     """Read a run's report: `print(report(trainer.log_dir))`, or the last line of a notebook's cell.
 
     Args:
-        run: A run's log dir, or a folder of runs, of which the newest is read.
+        run: A run's log dir, or a folder of runs, of which the newest is read; `RUN@0-4000` for
+            its steps 0 to 4,000 alone.
         session: Which of the run's sessions; by default the last fit that recorded steps.
         verbose: Also all changes, evidence, phases, operators, slowest steps and rules that
             abstained.

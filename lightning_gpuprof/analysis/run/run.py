@@ -1,6 +1,7 @@
 """Analyses the records of a run."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import ProfilerCycle
+from lightning_gpuprof.records.span import StepSpan, steps_in
 
 _NO_STEPS = np.zeros(0, dtype=np.int64)
 HOST_BOUND = (StepState.HOST_BOUND, StepState.DATA_BOUND)
@@ -36,21 +38,26 @@ def analyze_run(
     traces: Mapping[str, TraceAnalysis],
     *,
     session: int | None = None,
+    span: StepSpan | None = None,
 ) -> RunResults:
-    """Analyse one session of a run.
+    """Analyse one session of a run, or a span of its steps.
 
     Args:
         ranks: Every rank's records.
         traces: The analyses of the run's traces, by the trace file's name.
         session: Number of the session; by default the last fit that recorded steps.
+        span: The steps to analyse; by default all.
 
     Raises:
-        RecordError: There is no such session, or no session at all.
+        RecordError: There is no such session, or no session at all, or it has no step of the span.
     """
     recorded = _with_sessions(ranks)
     lowest_rank = next(iter(recorded.values()))
     chosen = sessions.choose_session(lowest_rank, session)
     on_ranks = sessions.same_session(recorded, chosen.start.session)
+    if span is not None:
+        on_ranks = _steps_of_ranks(on_ranks, span)
+        chosen = on_ranks.get(lowest_rank.rank) or steps_in(chosen, span)  # raises if it has none
     steady = steady_steps(chosen)
     untimed = UntimedPhases(chosen, steady)
     phases, parts = phase_split(untimed), part_split(untimed)
@@ -60,6 +67,7 @@ def analyze_run(
     host_bound = device.time is not None and device.time.state in HOST_BOUND
     flagged = every.flagged if every else {}
     return RunResults(
+        span=span,
         start=chosen.start,
         end=chosen.end,
         sessions=sessions.session_views(lowest_rank),
@@ -106,6 +114,15 @@ def _with_sessions(ranks: Mapping[int, RankRecords]) -> dict[int, RankRecords]:
             "write, or something else wrote the files. Train again, or pass another run."
         )
     return recorded
+
+
+def _steps_of_ranks(ranks: Mapping[int, Session], span: StepSpan) -> dict[int, Session]:
+    """Return a span of the steps of every rank that recorded any of them."""
+    parts = {}
+    for rank, session in ranks.items():
+        with suppress(RecordError):
+            parts[rank] = steps_in(session, span)
+    return parts
 
 
 def _traces(

@@ -24,6 +24,7 @@ from lightning_gpuprof.records import schema
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.operator_times import OperatorTimes
 from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
+from lightning_gpuprof.records.span import StepSpan
 
 BEHIND_FRAC = 0.01
 """The mean steps of host and device differ in the digits shown if they differ by this share."""
@@ -63,6 +64,8 @@ class RunResults:
     measured is None or empty. Of a trace without records, only the steps are known.
     """
 
+    span: StepSpan | None = None
+    """The steps that the results are of; None for all steps of the session."""
     start: schema.RunStart
     end: schema.RunEnd | None = None
     sessions: tuple[SessionView, ...] = ()

@@ -47,6 +47,8 @@ def session_line(run: RunResults) -> str:
     steps = "1 step" if count == 1 else f"{count} steps"
     if run.end is not None and any(kind.where == UNTIMED_STEPS for kind in run.outside):
         steps = f"{run.end.steps} steps ({count} timed by phase)"
+    if run.span is not None:
+        status = run.span.label
     return f"{run.start.stage}{session}, {status}{ranks}, {steps} in {duration(run.wall.wall_ns)}"
 
 
