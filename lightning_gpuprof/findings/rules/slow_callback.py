@@ -65,7 +65,7 @@ AVERAGED = (
 )
 OFTEN = "Run {name}'s work once in {every} steps, or move it to the epoch's end or a thread."
 OUTSIDE_TRAINING = (
-    "Do {name}'s work for many batches in one go, at the end, or in a thread: "
+    "Do the work of {name} for many batches in one go, at the end, or in a thread: "
     "call what takes the time once for many batches instead of once for every batch."
 )
 UNLESS = " If it changes weights, gradients or the batch, make it cheaper instead."
