@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from lightning_gpuprof.errors import UnreadableError
-from lightning_gpuprof.records.lines import HostLines, OutsideLines, WorkerLines
+from lightning_gpuprof.records.lines import CapturedLines, HostLines, OutsideLines, WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Column, Record, RunStart
 
@@ -58,6 +58,11 @@ def read_record(line: bytes) -> Record:
         _check_samples(record.as_lines)
     elif isinstance(record, OutsideLines):
         _check_samples(record.as_lines)
+    elif isinstance(record, CapturedLines):
+        if record.host is not None:
+            _check_samples(record.host)
+        if record.workers is not None:
+            _check_samples(record.workers.as_lines)
     return record
 
 

@@ -3,6 +3,8 @@
 `Fact`, at the end, names them all: the reader refuses lines of any other kind.
 """
 
+from enum import Enum
+
 from msgspec import Struct
 from msgspec.structs import replace
 from typing_extensions import Self
@@ -329,6 +331,46 @@ class PredictOutputs(FactBase, tag="predict_outputs", frozen=True):
     samples: tuple[OutputSample, ...]
 
 
+class CaptureReason(str, Enum):
+    """Why a running training was captured."""
+
+    SLOW_DOWN = "slow-down"
+    """Its steps became slower, lastingly or again and again."""
+    REQUEST = "request"
+    """Somebody ran `lightning-gpuprof capture`."""
+
+
+class Capture(FactBase, tag="capture", frozen=True):
+    """A look at a running training: a profiler window, and samples of lines behind it.
+
+    Of several records with the same number the last one counts. The window's `ProfilerCycle` and
+    the samples (`CapturedLines`) have the same number.
+
+    Args:
+        number: Counts the captures of this rank in the session, from 0.
+        why: Why it was made.
+        step: The step at whose end it began.
+        onset_step: The step at which the slow-down began; None for a request.
+        first_step: The first recorded step; None if no step was recorded.
+        last_step: The last recorded step.
+        trace_file: The trace beside the record file; empty if there is none.
+        samples: Samples of the training thread.
+        worker_samples: Samples of the loader's workers.
+        problem: Why there is no trace; empty if there is one.
+    """
+
+    number: int
+    why: CaptureReason
+    step: int
+    onset_step: int | None = None
+    first_step: int | None = None
+    last_step: int | None = None
+    trace_file: str = ""
+    samples: int = 0
+    worker_samples: int = 0
+    problem: str = ""
+
+
 class SyncSteps(FactBase, tag="sync_steps", frozen=True):
     """How many steps an inspection watched for host syncs."""
 
@@ -355,5 +397,6 @@ Fact = (
     | PageFaults
     | MetricStates
     | PredictOutputs
+    | Capture
     | SyncSteps
 )

@@ -27,14 +27,19 @@ def record_name(rank: int) -> str:
     return f"rank{rank}.jsonl"
 
 
-def trace_name(rank: int, session: int, cycle: int) -> str:
+def trace_name(rank: int, session: int, cycle: int, capture: int | None = None) -> str:
     """Return a trace file's name, which names the session too from the second session on.
+
+    The window of a capture is named after the capture.
 
     >>> trace_name(0, 0, 2), trace_name(1, 1, 0)
     ('rank0-cycle2.pt.trace.json.gz', 'rank1-session1-cycle0.pt.trace.json.gz')
+    >>> trace_name(0, 0, 3, capture=0)
+    'rank0-capture0.pt.trace.json.gz'
     """
     part = f"-session{session}" if session else ""
-    return f"rank{rank}{part}-cycle{cycle}{TRACE_SUFFIX}"
+    window = f"cycle{cycle}" if capture is None else f"capture{capture}"
+    return f"rank{rank}{part}-{window}{TRACE_SUFFIX}"
 
 
 def is_trace(name: str) -> bool:

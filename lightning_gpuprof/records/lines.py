@@ -221,6 +221,8 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
         filesystem: The type of the file system that they waited for, such as nfs4.
         read: What the thread read in all.
         arguments: How many samples there are in work that an argument asked for.
+        first_step: The step of the first sample; None in records of earlier versions.
+        last_step: The step of the last sample.
     """
 
     whole: int
@@ -230,6 +232,8 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
     filesystem: str | None = None
     read: Reads | None = None
     arguments: tuple[ArgumentCount, ...] = ()
+    first_step: int | None = None
+    last_step: int | None = None
 
     def of(self, phase: Phase, kinds: Sequence[str | None] | None = None) -> list[LineCount]:
         """Return the lines of a phase, those with the most samples first."""
@@ -341,6 +345,20 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
     def as_lines(self) -> HostLines:
         """The workers' samples as if the training thread had made the batches in `data_wait`."""
         return HostLines(self.work, self.lines, {Phase.DATA_WAIT.value: self.work})
+
+
+class CapturedLines(FactBase, tag="captured_lines", frozen=True):
+    """Samples that were taken for a capture, apart from those of the run's first seconds.
+
+    Args:
+        capture: The number of the `Capture`.
+        host: Those of the training thread; None if there are none.
+        workers: Those of the loader's workers; None if there are none.
+    """
+
+    capture: int
+    host: HostLines | None = None
+    workers: WorkerLines | None = None
 
 
 class ModuleCalls(FactBase, tag="module_calls", frozen=True):

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.facts import Fact
 from lightning_gpuprof.records.lines import (
+    CapturedLines,
     CompileEvent,
     HostLines,
     ModuleCalls,
@@ -253,9 +254,11 @@ class Scalars(_Record, tag="scalars"):
 
 
 class ProfilerCycle(_Record, tag="cycle"):
-    """A finished cycle of the torch.profiler schedule."""
+    """A finished cycle of the torch.profiler schedule, or the window of a capture."""
 
     cycle: int
+    """Counts the cycles of the schedule from 0. The windows of captures are counted on from
+    there."""
     first_step: int
     last_step: int
     trace_file: str
@@ -265,6 +268,8 @@ class ProfilerCycle(_Record, tag="cycle"):
     trace_bytes: int | None = None
     quiet: bool = False
     """Validation, checkpoints and other callbacks in the cycle were not recorded."""
+    capture: int | None = None
+    """The number of the `Capture` that this is the window of; None for a cycle of the schedule."""
 
 
 class DeviceSample(_Record, tag="device"):
@@ -408,6 +413,7 @@ Record = (
     | HostLines
     | OutsideLines
     | WorkerLines
+    | CapturedLines
     | ModuleCalls
     | RunEnd
 )
