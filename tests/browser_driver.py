@@ -107,6 +107,15 @@ class Browser:
         """Set the window's size."""
         self._call("POST", f"{self._session}/window/rect", {"width": width, "height": height})
 
+    def emulate_size(self, width: int, height: int) -> None:
+        """Lay pages out for a screen of this size, which may be narrower than a window can be."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._command("Emulation.setDeviceMetricsOverride", size)
+
+    def forget_size(self) -> None:
+        """Lay pages out for the window again."""
+        self._command("Emulation.clearDeviceMetricsOverride", {})
+
     def run(self, script: str, *args: Any) -> Any:
         """Run a script body in the current frame and return what it returns."""
         return self._call(
@@ -154,8 +163,10 @@ class Browser:
 
     def emulate_media(self, media: str) -> None:
         """Show the page as on another medium, such as "print"; "" is the screen again."""
-        body = {"cmd": "Emulation.setEmulatedMedia", "params": {"media": media}}
-        self._call("POST", f"{self._session}/goog/cdp/execute", body)
+        self._command("Emulation.setEmulatedMedia", {"media": media})
+
+    def _command(self, name: str, params: dict[str, Any]) -> None:
+        self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": name, "params": params})
 
     def screenshot(self, path: str | Path) -> None:
         """Write a picture of the window."""

@@ -134,25 +134,75 @@ SMALL_TEXT = (
 )
 
 
-@pytest.mark.parametrize("width", [900, 1000, 2560])
-def test_no_view_scrolls_sideways_or_has_text_below_thirteen_pixels(page, width):
-    page.browser.resize(width, 900)
-    try:
-        page.open("traced")
-        tabs = "return [...document.querySelectorAll('.tab')].map(e => e.textContent)"
-        views = page.browser.run(tabs)
-        assert len(views) == 9
-        for view in views:
-            page.click(".tab", view)
-            page.browser.wait(
-                "return document.querySelector('.tab[aria-current]').textContent === arguments[0]"
-                " && document.querySelector('.card, .empty')"
-                " && document.documentElement.scrollWidth <= window.innerWidth",
-                view,
-            )
-            assert page.browser.run(SMALL_TEXT) == []
-    finally:
-        page.browser.resize(1440, 900)
+TABS = "[...document.querySelectorAll('.tab')]"
+DRAWN = (
+    "return document.querySelector('.tab[aria-current]')?.textContent === arguments[0]"
+    " && document.querySelector('h1')?.textContent === arguments[0]"
+    " && document.querySelector('.card, .empty') !== null"
+)
+OVERFLOW = (
+    "const width = document.documentElement.clientWidth;"
+    "const scrolls = e => e"
+    " && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement));"
+    "return [...document.querySelectorAll('.gp *')]"
+    ".filter(e => e.getBoundingClientRect().right > width + 1 && !scrolls(e.parentElement))"
+    ".map(e => e.outerHTML.slice(0, 120))"
+)
+CURRENT_TAB_IS_IN_VIEW = (
+    "const [tab, tabs] = ['.tab[aria-current]', '.tabs'].map(css =>"
+    " document.querySelector(css).getBoundingClientRect());"
+    "return tab.left >= tabs.left && tab.right <= tabs.right"
+)
+CUT_TABLES = "return [...document.querySelectorAll('.scroll[data-cut]')].map(e => e.ariaLabel)"
+
+
+@pytest.fixture
+def screen(page):
+    """Shows the page on a screen of a width, which may be a phone's."""
+    yield lambda width: page.browser.emulate_size(width, 900)
+    page.browser.forget_size()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [420, 900, 1360, 2560])
+@pytest.mark.parametrize("run", ["h100/fp32-products", "two_ranks"])
+def test_no_view_overflows_the_page_or_has_text_below_thirteen_pixels(
+    page, screen, run, width, theme
+):
+    screen(width)
+    page.open(run)
+    page.browser.run(f"document.body.classList.toggle('dark-mode', {str(theme == 'dark').lower()})")
+    views = page.browser.run(f"return {TABS}.map(e => e.textContent)")
+    assert len(views) == 9
+    for view in views:
+        page.browser.run(f"{TABS}.find(e => e.textContent === arguments[0]).click()", view)
+        page.browser.wait(DRAWN, view)
+        assert page.browser.run(OVERFLOW) == []
+        assert page.browser.run(SMALL_TEXT) == []
+        assert page.browser.run(CURRENT_TAB_IS_IN_VIEW)
+        if width >= 1360 and view in ("Operators", "Roofline"):
+            assert page.browser.run(CUT_TABLES) == []
+
+
+def test_a_table_that_is_cut_says_so(page, screen):
+    screen(420)
+    page.open("h100/fp32-products", view="operators")
+    page.wait_for("[data-cut='right'] + .cut-note", "scroll it sideways")
+    page.browser.run("document.querySelector('.scroll').scrollLeft = 1e6")
+    page.browser.wait("return document.querySelector('.scroll').dataset.cut === 'left'")
+    screen(1360)
+    page.browser.wait("return !document.querySelector('.scroll[data-cut]')")
+
+
+def test_no_column_is_empty_beside_a_long_one(page):
+    page.open("h100/fp32-products")
+    page.wait_for(".columns")
+    ends = page.browser.run(
+        "return [...document.querySelectorAll('.columns')].map(pair => [...pair.children]"
+        ".map(column => column.lastElementChild.getBoundingClientRect().bottom))"
+    )
+    assert ends
+    assert all(abs(left - right) < 400 for left, right in ends)
 
 
 def test_on_a_narrow_page_the_cause_has_the_width_of_the_page(page):

@@ -1,8 +1,10 @@
 // The frame of the page: pickers, view tabs, loading, polling. Views fetch their data and return a node.
 
+import { balanceColumns } from "./columns.js";
 import { append, h } from "./dom.js";
 import { keepFocus } from "./focus.js";
 import { notices, unreadable, welcome } from "./messages.js";
+import { watchEdges } from "./scroll.js";
 import { SourceError } from "./source.js";
 import { onStateChanged, readState, writeState } from "./state.js";
 import { onTheme } from "./theme.js";
@@ -63,6 +65,7 @@ class App {
     this.turn = 0;
     this.bar = h("header.topbar");
     this.tabs = h("nav.tabs", { "aria-label": "Views" });
+    watchEdges(this.tabs);
     this.main = h("main", { tabindex: -1 });
     this.main.append(h("p.loading", { role: "status" }, "Reading the runs…"));
     root.replaceChildren(h("div.gp", null, h("div.top", null, this.bar, this.tabs), this.main));
@@ -142,7 +145,10 @@ class App {
       this.drawBar(run, header);
       keepFocus(
         this.main,
-        () => this.main.replaceChildren(heading(view), ...notices(run, header, this.state.run), node),
+        () => {
+          this.main.replaceChildren(heading(view), ...notices(run, header, this.state.run), node);
+          balanceColumns(this.main);
+        },
         run.name,
       );
       mounted.forEach((draw) => draw());
@@ -201,6 +207,7 @@ class App {
         view.label,
       );
     keepFocus(this.tabs, () => this.tabs.replaceChildren(...VIEWS.map(tab)));
+    showCurrent(this.tabs);
   }
 
   /**
@@ -230,6 +237,12 @@ class App {
     const text = isExpected ? error.message : `This view failed to draw: ${error}`;
     this.main.replaceChildren(h("p.empty", { role: "alert" }, text));
   }
+}
+
+/** Scrolls the current tab into the middle of the row. @param {HTMLElement} tabs */
+function showCurrent(tabs) {
+  const current = /** @type {HTMLElement | null} */ (tabs.querySelector("[aria-current]"));
+  if (current) tabs.scrollLeft = current.offsetLeft - (tabs.clientWidth - current.offsetWidth) / 2;
 }
 
 /** The view's title, what it shows and by which clock. @param {import("./views/registry.js").View} view */

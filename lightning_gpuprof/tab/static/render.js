@@ -2,8 +2,10 @@
 // nothing here knows a rule, a table or a figure by its name.
 
 import { chipColor, ink } from "./colors.js";
+import { columns, unevenness } from "./columns.js";
 import { card, code, codeLine, h, shorten } from "./dom.js";
 import { percent, placeName, shortKernel, shown } from "./format.js";
+import { scrollBox } from "./scroll.js";
 import { placeOf, table, visibleColumns } from "./table.js";
 
 /** @typedef {import("./payloads").Bar} Bar */
@@ -34,8 +36,14 @@ const MOST_PLACES = 4;
 const MOST_CHIPS = 4;
 /** Findings are ranked by what they save: whoever has dealt with these looks again. */
 const MOST_FINDINGS = 8;
-/** A table with more columns has the width of the page. */
-const COLUMNS_OF_HALF_A_PAGE = 7;
+/** A table that takes more letters has the width of the page. */
+const LETTERS_OF_HALF_A_PAGE = 78;
+/** Longer texts of a column are cut or break into lines. */
+const LONGEST_COLUMN = 30;
+/** How many lines of a column may stay empty above a wide card. */
+const MOST_UNEVEN_LINES = 8;
+/** Letters that the space between two columns takes. */
+const BETWEEN_COLUMNS = 2;
 /** A narrower part of a strip has no room for its label. */
 const LABELLED_SHARE = 0.07;
 /** The views of charts, for pages that do not draw a chart themselves. @type {Record<string, string>} */
@@ -107,39 +115,36 @@ export function sectionCard(surface, section) {
 export function cards(surface, sections) {
   /** @type {Child[]} */
   const nodes = [];
-  /** @type {{height: number, node: Child}[]} */
+  /** @type {import("./columns.js").Spread[]} */
   let narrow = [];
+  /** @type {Child[]} */
+  let wide = [];
   for (const section of sections) {
     const node = sectionCard(surface, section);
-    if (!isWide(section)) narrow.push({ height: estimatedHeight(section), node });
-    else {
-      nodes.push(columns(narrow), node);
-      narrow = [];
+    if (isWide(section)) wide.push(node);
+    else narrow.push({ height: estimatedHeight(section), node });
+    // A wide card waits until the cards above it fill both columns.
+    if (wide.length && unevenness(narrow.map(({ height }) => height)) <= MOST_UNEVEN_LINES) {
+      nodes.push(columns(narrow), ...wide);
+      [narrow, wide] = [[], []];
     }
   }
-  return [...nodes, columns(narrow)];
+  return [...nodes, columns(narrow), ...wide];
 }
 
 /** @param {Section} section */
 function isWide({ body }) {
-  return body.some((part) => part.type === "table" && visibleColumns(part).length > COLUMNS_OF_HALF_A_PAGE);
+  return body.some((part) => part.type === "table" && lettersOf(part) > LETTERS_OF_HALF_A_PAGE);
 }
 
-/**
- * Spreads nodes over two columns in reading order, adding each to the column that is shorter so far.
- * @param {{height: number, node: Child}[]} spread
- */
-export function columns(spread) {
-  /** @type {[Child[], Child[]]} */
-  const nodes = [[], []];
-  const heights = [0, 0];
-  for (const { height, node } of spread) {
-    const shorter = heights[1] < heights[0] ? 1 : 0;
-    nodes[shorter].push(node);
-    heights[shorter] += height;
-  }
-  if (!nodes[1].length) return nodes[0].length ? h("div", null, nodes[0]) : null;
-  return h("div.columns", null, h("div.column", null, nodes[0]), h("div.column", null, nodes[1]));
+/** About how many letters a row of a table takes. @param {Table} spec */
+function lettersOf(spec) {
+  const rows = spec.rows.slice(0, spec.first_rows ?? undefined);
+  const widths = visibleColumns(spec).map(({ key, label, unit }) => {
+    const longest = Math.max(label.length, ...rows.map((row) => shown(row[key], unit).length));
+    return Math.min(longest, LONGEST_COLUMN) + BETWEEN_COLUMNS;
+  });
+  return widths.reduce((sum, width) => sum + width, 0);
 }
 
 /** About how many lines a section takes. @param {Section} section */
@@ -293,7 +298,7 @@ function drawn(surface, part, section) {
     case "table":
       return titledTable(surface, part, section);
     case "bars":
-      return titled(part.title, part.note, barTable(part));
+      return titled(part.title, part.note, scrollBox(part.title ?? section.title, barTable(part)));
     case "chart":
       return titled(null, part.note, surface.charts?.[part.name]?.(part) ?? chartLink(surface, part));
   }

@@ -3,6 +3,7 @@
 import { chipColor } from "./colors.js";
 import { h, shorten } from "./dom.js";
 import { shortKernel, shown } from "./format.js";
+import { scrollBox } from "./scroll.js";
 
 /** @typedef {import("./payloads").Column} Column */
 /** @typedef {import("./payloads").Place} Place */
@@ -71,11 +72,7 @@ export function table(spec, { state = {}, label = spec.title ?? spec.id, open } 
     "div.table-box",
     null,
     spec.searchable && h("div.table-tools", null, search, matches),
-    h(
-      "div.scroll",
-      { tabindex: 0, role: "region", "aria-label": label },
-      h("table", { "data-table": spec.id }, h("thead", null, h("tr", null, heads)), body),
-    ),
+    scrollBox(label, h("table", { "data-table": spec.id }, h("thead", null, h("tr", null, heads)), body)),
     more,
   );
 }
