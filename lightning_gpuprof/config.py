@@ -83,6 +83,9 @@ class GpuProfConfig:
             needs a GPU and its vendor's library (nvidia-ml-py or amdsmi).
         memory_snapshot: Whether the history of GPU allocations is recorded, so that a file shows
             what filled the memory when it runs out. Costs a walk over the stack per allocation.
+        max_captures: How often a run may be captured because its steps became slower: a profiler
+            window, and the lines of twenty seconds. Each time, the next one waits until the run has
+            lasted twice as long. With 0, `lightning-gpuprof capture` is not answered either.
         report: Whether the report is shown when a fit or an evaluation ends.
         modules: Names of modules, as in named_modules(), whose forward and backward are timed.
         device_marks: Whether phases are also timed on the device, with events and without a host
@@ -125,6 +128,7 @@ class GpuProfConfig:
     vram_high: float = 0.8
     device_stats: bool = True
     memory_snapshot: bool = False
+    max_captures: int = 3
     report: bool = True
     modules: tuple[str, ...] = ()
     device_marks: bool = True
@@ -149,6 +153,11 @@ class GpuProfConfig:
             raise ConfigError(
                 f"vram_low={self.vram_low}, vram_high={self.vram_high} is not a range within a "
                 "GPU's memory. Pass two fractions of 1, the lower first, such as 0.6 and 0.8."
+            )
+        if self.max_captures < 0:
+            raise ConfigError(
+                f"max_captures={self.max_captures} is negative. Pass 0 to capture nothing, or how "
+                "many slow-downs of a run may be captured; 3 is the default."
             )
         chosen_schedule(self.unit, self.wait, self.warmup, self.active, self.repeat)
 

@@ -94,6 +94,15 @@ class Schedule:
             return None
         return unit - offset + (self.warmup if offset < self.warmup else length)
 
+    def first_free(self, unit: int, length: int) -> int:
+        """Return the first unit, from `unit` on, before `length` units in which nothing happens.
+
+        >>> schedule = Schedule(unit="step", wait=10, warmup=2, active=3, repeat=0)
+        >>> schedule.first_free(2, 7), schedule.first_free(4, 7), schedule.first_free(40, 7)
+        (2, 15, 40)
+        """
+        return unit if unit + length <= self.wait else max(unit, self.needed())
+
     def fitting(self, units: int) -> int:
         """Return how many whole cycles fit into a run of `units` units."""
         return min(self.cycles, max(0, (units - self.wait) // (self.warmup + self.active)))

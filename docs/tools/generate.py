@@ -13,6 +13,7 @@ from document_page import json_page
 
 from lightning_gpuprof.adapters.cupti import CuptiTeardown
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
+from lightning_gpuprof.callbacks.capture_control import CaptureControl
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
@@ -42,6 +43,7 @@ PARTS = (
     DeviceMonitor,
     ModuleTimer,
     MemorySnapshot,
+    CaptureControl,
 )
 _ROW = re.compile(r"^ {4}(Costs|Touches|When|Switch): (.*(?:\n {8}.*)*)", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)

@@ -17,6 +17,7 @@ from lightning_gpuprof.adapters.lightning import (
     stage_of,
 )
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
+from lightning_gpuprof.callbacks.capture_control import CaptureControl
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
@@ -27,6 +28,7 @@ from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.schema import RunStart
 from lightning_gpuprof.runtime.console import report_command, say
 from lightning_gpuprof.runtime.context import RunContext
@@ -226,9 +228,12 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
         )
     if config.modules:
         parts.append(ModuleTimer(config.modules))
+    # Without timing, no steps are counted.
+    captures = config.max_captures if config.timing else 0
+    windows = lines = None
     if config.trace:
         parts.append(
-            ProfilerSchedule(
+            windows := ProfilerSchedule(
                 **config.schedule(),
                 record_shapes=config.record_shapes,
                 profile_memory=config.profile_memory,
@@ -238,6 +243,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
                 compiled=config.compiled,
                 capture_range=config.capture_range,
                 teardown=config.teardown,
+                captures=captures > 0,
                 clock=clock,
             )
         )
@@ -249,9 +255,12 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     if config.facts or config.outputs:
         parts.append(RunFacts(None if config.facts else (), outputs=config.outputs))
     if config.lines:
-        parts.append(LineSampler(warmup=config.warmup_steps))
+        workers = WorkerSampler(stays=captures > 0)
+        parts.append(lines := LineSampler(warmup=config.warmup_steps, workers=workers))
     if config.device_stats:
         parts.append(DeviceMonitor(window=config.window))
     if config.memory_snapshot:
         parts.append(MemorySnapshot())
+    if captures:
+        parts.append(CaptureControl(windows, lines, max_captures=captures))
     return parts

@@ -2,7 +2,9 @@
 
 import sys
 import threading
-from collections import Counter
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
@@ -16,22 +18,13 @@ from lightning_gpuprof.recorders.sampling.pacing import (
     sample_repeatedly,
     wake_on_time,
 )
-from lightning_gpuprof.recorders.sampling.stack_lines import (
-    ThreadPlace,
-    attribute_sample,
-    line_counts,
-    place_in_loop,
-)
-from lightning_gpuprof.recorders.sampling.storage_waits import (
-    filesystem_of,
-    reads_so_far,
-    storage_waits,
-    waits_for_storage,
-)
+from lightning_gpuprof.recorders.sampling.stack_lines import place_in_loop
+from lightning_gpuprof.recorders.sampling.storage_waits import waits_for_storage
+from lightning_gpuprof.recorders.sampling.thread_samples import ThreadSample, ThreadSamples
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
-from lightning_gpuprof.records.lines import ArgumentCount, HostLines, OutsideLines, Reads
+from lightning_gpuprof.records.lines import CapturedLines, WorkerLines
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.guard import guarded, is_disabled
 from lightning_gpuprof.runtime.hooks import HookSet, dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
@@ -44,6 +37,8 @@ LATER_INTERVAL_S, LATER_GROWTH = 0.1, 0.004
 """Once the samples in steps are complete, the thread still looks for pauses between epochs. The
 intervals grow with the run: work that takes 3 % of its time is sampled five times or more as soon
 as that has been a minute, by 250 looks in the first 25 s and 1,500 in an hour."""
+AGAIN_PER_S = 15
+"""Samples per second of `sample_again` at most: 300 in twenty seconds, as at the beginning."""
 
 
 class LineSampler(RecordingCallback):
@@ -54,21 +49,22 @@ class LineSampler(RecordingCallback):
     values. When it has `max_samples` samples of steps, it only looks for pauses between epochs,
     ever more rarely. Work between epochs that takes little of the run may be missed. The first
     `warmup` steps are left out. The time of a line is host time: on a GPU, the work that the line
-    has queued may run later.
+    has queued may run later. For a capture, `sample_again` takes samples that are counted apart.
 
     Costs: 0.1 to 5 ms for each of 300 samples, which take about 20 s; after that next to nothing,
-        since the thread wakes up ten times a second at most, and ever more rarely.
-    Touches: a thread, until training ends. `sys.setswitchinterval`, in the 6 ms before each
-        sample (`os.register_at_fork` restores it in a process that is forked meanwhile):
-        without it nearly all samples would fall into calls that release the
-        interpreter's lock, and none into a Python loop. On Python 3.11, a young garbage
-        collection that is near is made before a sample, since a collection during a sample could
-        crash the process. `worker_init_fn` of the training loader while its workers start, which is
-        how code runs in them, and `_load_combined_loader_states` of Lightning's loop, which shows
-        when they start in the first epoch. In each of the first two workers a thread and a
-        temporary file. At each sample it reads the kernel's files about the sampled thread in
-        /proc.
-    When: training, from the end of warm-up.
+        since the thread wakes up ten times a second at most, and ever more rarely. A capture costs
+        the same as the first 20 s.
+    Touches: a thread, until training ends, and another one in a capture. `sys.setswitchinterval`,
+        in the 6 ms before each sample (`os.register_at_fork` restores it in a process that is
+        forked meanwhile): without it nearly all samples would fall into calls that release the
+        interpreter's lock, and none into a Python loop. On Python 3.11, a young garbage collection
+        that is near is made before a sample, since a collection during a sample could crash the
+        process. `worker_init_fn` of the training loader while its workers start, which is how code
+        runs in them, and `_load_combined_loader_states` of Lightning's loop, which shows when they
+        start in the first epoch. In each of the first two workers a thread and a temporary file;
+        with captures, the thread looks once a second whether to sample again. At each sample it
+        reads the kernel's files about the sampled thread in /proc.
+    When: training, from the end of warm-up; and captures.
     Switch: lines=False
 
     Args:
@@ -81,7 +77,7 @@ class LineSampler(RecordingCallback):
         ConfigError: A setting cannot work.
     """
 
-    _of_a_run = ("_stop", "_thread")
+    _of_a_run = ("_stop", "_thread", "_again")
 
     def __init__(
         self,
@@ -98,16 +94,12 @@ class LineSampler(RecordingCallback):
             )
         super().__init__()
         self.interval_s, self.max_samples, self.warmup = interval_s, max_samples, warmup
-        self._places: Counter[ThreadPlace] = Counter()
-        self._doubts: Counter[ThreadPlace] = Counter()
-        self._outside: Counter[ThreadPlace] = Counter()
+        self._samples = ThreadSamples()
         self._recorded_counts = (0, 0)
-        self._arguments: Counter[tuple[str, str]] = Counter()
         self._watched = self._native = 0
-        self._blocked: Counter[str] = Counter()
-        self._before: Reads | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._again: _Again | None = None
         self._workers = workers or WorkerSampler()
         self._epoch = 0
         self._next_batch = HookSet({BATCH_START: self._restore_loaders})
@@ -116,10 +108,8 @@ class LineSampler(RecordingCallback):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._places, self._blocked, self._recorded_counts = Counter(), Counter(), (0, 0)
-        self._doubts.clear()
-        self._outside.clear()
-        self._arguments.clear()
+        self._samples, self._recorded_counts = ThreadSamples(), (0, 0)
+        self._again = None
         self._stop = threading.Event()
         if stage == "fit" and self._context is not None and _can_walk_frames():
             self._workers.setup(trainer, self._context)
@@ -133,6 +123,7 @@ class LineSampler(RecordingCallback):
         if not _can_walk_frames():
             return
         self._watched, self._native = threading.get_ident(), threading.get_native_id()
+        self._samples = ThreadSamples(self._native)
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._watch, args=(self._stop,), name=THREAD, daemon=True
@@ -153,43 +144,32 @@ class LineSampler(RecordingCallback):
         self._next_batch.drop()
         self._workers.restore_loaders()
 
-    def take_sample(self) -> tuple[ThreadPlace, str | None] | None:
+    def take_sample(self) -> ThreadSample | None:
         """Return where in the loop the training thread is, and a file that it waits for."""
         if self._context is None or self._context.fit_has_ended:
             self._stop.set()  # the fit has ended without `on_train_end`
+            if self._again is not None:
+                self._again.stop.set()
             return None
-        if self._context.step < self.warmup:
+        step = self._context.step
+        if step < self.warmup:
             return None
         place = read_stack(self._watched, place_in_loop)
         if place is None:
             return None
         # The file is read after the stack, since reading it releases the interpreter's lock.
         is_data_wait = place.phase is Phase.DATA_WAIT and not place.outside
-        return place, waits_for_storage(self._native) if is_data_wait else None
+        return ThreadSample(place, waits_for_storage(self._native) if is_data_wait else None, step)
 
-    def take_sample_outside(self) -> tuple[ThreadPlace, str | None] | None:
+    def take_sample_outside(self) -> ThreadSample | None:
         """Return the same between epochs; None while a step is running."""
         if self._context is not None and self._context.in_step:
             return None
         return self.take_sample()
 
-    def add_sample(self, sample: tuple[ThreadPlace, str | None], timing: SampleTiming) -> None:
+    def add_sample(self, sample: ThreadSample, timing: SampleTiming) -> None:
         """Count a sample."""
-        place, path = sample
-        if place.outside:
-            self._outside[place._replace(instruction=None, argument=None)] += timing.weight
-            return
-        if not self._places:
-            self._before = reads_so_far(self._native)
-        if place.argument is not None:
-            self._arguments[place.phase.value, place.argument] += timing.weight
-            place = place._replace(argument=None)
-        place, is_doubtful = attribute_sample(place, timing, self._places.total())
-        self._places[place] += timing.weight
-        if is_doubtful:
-            self._doubts[place] += timing.weight
-        if path is not None:
-            self._blocked[filesystem_of(path)] += timing.weight
+        self._samples.add(sample, timing)
 
     @guarded
     def _watch(self, stop: threading.Event) -> None:
@@ -197,7 +177,7 @@ class LineSampler(RecordingCallback):
         sample_repeatedly(
             self.take_sample,
             self.add_sample,
-            lambda: self._places.total() + max(0, self._outside.total() - MOST_OUTSIDE),
+            lambda: self._samples.count + max(0, self._samples.outside_count - MOST_OUTSIDE),
             stop,
             interval_s=self.interval_s,
             max_samples=self.max_samples,
@@ -205,7 +185,7 @@ class LineSampler(RecordingCallback):
         sample_repeatedly(
             self.take_sample_outside,
             self.add_sample,
-            lambda: self._outside.total(),
+            lambda: self._samples.outside_count,
             stop,
             interval_s=LATER_INTERVAL_S,
             max_samples=MOST_OUTSIDE,
@@ -230,52 +210,115 @@ class LineSampler(RecordingCallback):
 
     def _write(self) -> None:
         self._workers.write()
-        doubts, places, outside = self._doubts.copy(), self._places.copy(), self._outside.copy()
-        counts = places.total(), outside.total()
+        samples = self._samples
+        counts = samples.count, samples.outside_count
         if self._context is None or counts == self._recorded_counts:
             return
         if counts[1] != self._recorded_counts[1]:
-            self._context.write(
-                OutsideLines(counts[1], line_counts(outside, Counter()), _by_phase(outside))
-            )
+            self._context.write(samples.between_epochs())
         if counts[0] != self._recorded_counts[0]:
-            self._context.write(self._lines(places, doubts))
+            self._context.write(samples.in_steps())
         self._recorded_counts = counts
-
-    def _lines(self, places: Counter[ThreadPlace], doubts: Counter[ThreadPlace]) -> HostLines:
-        waits = storage_waits(self._blocked, self._native, self._before)
-        return HostLines(
-            places.total(),
-            line_counts(places, doubts),
-            _by_phase(places),
-            blocked=waits.blocked,
-            filesystem=waits.filesystem,
-            read=waits.read,
-            arguments=tuple(
-                ArgumentCount(phase, argument, count)
-                for (phase, argument), count in self._arguments.copy().most_common()
-            ),
-        )
 
     @override
     def _release(self) -> None:
         self._restore_loaders()
+        if self._again is not None:
+            self._again.end()
+            self._again.workers = self._workers.read_again(self._again.capture)
         self._workers.release()
         self._end_thread()
 
     def _end_thread(self) -> None:
         self._stop.set()
         thread, self._thread = self._thread, None
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(END_S)
+        _join(thread)
+
+    def cannot_sample(self) -> str | None:
+        """Return why `sample_again` cannot be called now; None if it can."""
+        if is_disabled(self):
+            return "the sampling of lines failed and is off in this run"
+        if not _can_walk_frames():
+            return "lines cannot be sampled without the interpreter's lock"
+        if not self._watched or self._context is None:
+            return "the training has not begun or has ended"
+        return None
+
+    def sample_again(self, capture: int, seconds: float) -> None:
+        """Sample the training thread and the workers for some seconds, apart from other samples.
+
+        `cannot_sample` must have returned None.
+
+        Args:
+            capture: The number of the capture.
+            seconds: For how long; workers begin up to a second later.
+        """
+        if self._again is not None:
+            self._again.end()
+        again = self._again = _Again(capture, ThreadSamples(self._native))
+        self._workers.sample_again(capture, seconds)
+        again.start(partial(self._watch_again, again, seconds))
+
+    @property
+    def samples_again(self) -> bool:
+        """Whether the samples of the last `sample_again` are still being taken."""
+        return self._again is not None and self._again.runs
+
+    def take_again(self) -> CapturedLines | None:
+        """Return the samples of the last `sample_again`; None if there are none."""
+        again, self._again = self._again, None
+        if again is None:
+            return None
+        again.end()
+        host = again.samples.in_steps() if again.samples.count else None
+        workers = again.workers or self._workers.read_again(again.capture)
+        if host is None and workers is None:
+            return None
+        return CapturedLines(again.capture, host, workers)
+
+    @guarded
+    def _watch_again(self, again: "_Again", seconds: float) -> None:
+        wake_on_time()
+        most, end_ns = round(AGAIN_PER_S * seconds), time.perf_counter_ns() + round(1e9 * seconds)
+        sample_repeatedly(
+            self.take_sample,
+            again.samples.add,
+            lambda: most if time.perf_counter_ns() >= end_ns else again.samples.count,
+            again.stop,
+            interval_s=self.interval_s,
+            max_samples=most,
+        )
 
 
-def _by_phase(places: Counter[ThreadPlace]) -> dict[str, int]:
-    """Return how many samples there are by phase."""
-    by_phase = Counter[str]()
-    for place, count in places.items():
-        by_phase[place.phase.value] += count
-    return dict(by_phase)
+class _Again:
+    """Samples that are taken for a capture, and the thread that takes them."""
+
+    def __init__(self, capture: int, samples: ThreadSamples) -> None:
+        self.capture, self.samples = capture, samples
+        self.workers: WorkerLines | None = None
+        self.stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, run: Callable[[], object]) -> None:
+        """Begin to take samples."""
+        self._thread = threading.Thread(target=run, name=THREAD, daemon=True)
+        self._thread.start()
+
+    @property
+    def runs(self) -> bool:
+        """Whether the thread still takes samples."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def end(self) -> None:
+        """End the thread."""
+        self.stop.set()
+        _join(self._thread)
+
+
+def _join(thread: threading.Thread | None) -> None:
+    """Wait until a thread has ended, unless it is the current one."""
+    if thread is not None and thread is not threading.current_thread():
+        thread.join(END_S)
 
 
 def _can_walk_frames() -> bool:

@@ -12,26 +12,33 @@ from typing_extensions import override
 from lightning_gpuprof.adapters import cupti
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, is_kind, users_profiler
 from lightning_gpuprof.adapters.profiler import CAN_PAUSE, CAN_RUN_UNCOMPILED, TorchTrace
-from lightning_gpuprof.capture.checks import check_length, refuse_device
+from lightning_gpuprof.capture.checks import check_length, fit_length, refuse_device
 from lightning_gpuprof.capture.cycles import CycleRunner
 from lightning_gpuprof.capture.recordings import (
-    PLAIN_STEPS,
     CaptureRange,
     Recordings,
     TraceForecast,
     pause_outside_training,
 )
+from lightning_gpuprof.capture.step_windows import (
+    LEAD,
+    WARMUP,
+    ExtraWindow,
+    StepWindows,
+    WindowResult,
+)
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.runtime import fits
-from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.guard import guarded, is_disabled
 from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.runtime.step_start import StepCalls
 from lightning_gpuprof.schedule import chosen_schedule
 
 MOST_WAIT_S = 5.0
 """How long another profiler in another thread waits for the running step to end."""
+SCHEDULED = "a window of the schedule began, which comes first"
 
 
 class ProfilerSchedule(RecordingCallback):
@@ -80,6 +87,8 @@ class ProfilerSchedule(RecordingCallback):
         teardown: "on" to detach CUPTI from the GPU behind the last window, where that is safe;
             "off"; or "auto", which is off until a device has proven it.
         ranks: The ranks that record; None for all.
+        captures: Whether `open_window` may be called, which opens a window beside the schedule, on
+            any rank.
         new_trace: Creates a recording; tests pass a fake.
         clock: Returns nanoseconds.
 
@@ -89,7 +98,7 @@ class ProfilerSchedule(RecordingCallback):
             `on_train_start`, this run is too short for the given schedule.
     """
 
-    _of_a_run = ("_cycles", "_step_calls", "_recordings", "_trainer", "_forecast", "_ended")
+    _of_a_run = ("_scheduled", "_extra", "_step_calls", "_recordings", "_trainer", "_ended")
 
     def __init__(
         self,
@@ -108,6 +117,7 @@ class ProfilerSchedule(RecordingCallback):
         capture_range: bool = False,
         teardown: str = "auto",
         ranks: Sequence[int] | None = (0,),
+        captures: bool = False,
         new_trace: Callable[..., TorchTrace] = TorchTrace,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
@@ -137,15 +147,17 @@ class ProfilerSchedule(RecordingCallback):
             record_shapes=record_shapes,
         )
         self.ranks = None if ranks is None else tuple(ranks)
+        self.captures = captures
         self.capture_range, self.quiet_window = capture_range, quiet_window
         self._compressed = trace_format != "json"
         self._clock = clock
-        self._cycles: CycleRunner | None = None
+        self._scheduled: StepWindows | None = None
+        self._extra: ExtraWindow | None = None
         self._step_calls: StepCalls | None = None
         self._recordings: Recordings | None = None
         self._forecast: TraceForecast | None = None
         self._trainer: Any = None
-        self._step = -1
+        self._length: int | None = None
         self._thread = 0
         self._wanted = False
         self._ended: Event | None = None
@@ -166,10 +178,11 @@ class ProfilerSchedule(RecordingCallback):
         if context is None:
             return
         check_length(trainer, self.schedule, context, explicit=self.explicit)
-        if self.ranks is not None and context.rank not in self.ranks:
+        is_scheduled = self.ranks is None or context.rank in self.ranks
+        if not is_scheduled and not self.captures:
             return
-        self._step = -1
         self._trainer = trainer
+        self._length = fit_length(trainer, "step")
         quiet = self.quiet_window and CAN_PAUSE and not self.capture_range
         self._forecast = TraceForecast(
             self.schedule,
@@ -187,80 +200,180 @@ class ProfilerSchedule(RecordingCallback):
             teardown=cupti.TEARDOWN if self._detaches and device == "cuda" else None,
         )
         if is_kind(users_profiler(trainer), "PyTorchProfiler"):
-            self._recordings.note_busy("The Trainer has Lightning's own PyTorchProfiler")
+            if is_scheduled:
+                self._recordings.note_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
         self._thread, self._ended = get_ident(), Event()
         self._wanted = False
-        self._cycles = CycleRunner(
-            self.schedule,
-            new_trace=self._recordings.new,
-            on_recorded=self._recordings.save,
-            before_stop=self._recordings.before_stop,
-            on_stopped=self._stopped,
-            now=self._clock,
-        )
+        if is_scheduled:
+            cycles = CycleRunner(
+                self.schedule,
+                new_trace=self._recordings.new,
+                on_recorded=self._recordings.save,
+                before_stop=self._recordings.before_stop,
+                on_stopped=self._stopped,
+                now=self._clock,
+            )
+            by_step = self.schedule.unit == "step"
+            self._scheduled = StepWindows(cycles, by_step=by_step, forecast=self._forecast)
         if quiet:
             pause_outside_training(trainer, context.wrappers, self._collect)
         self._step_calls = StepCalls(trainer, self, self._begin_step, self._timing)
+        if not is_scheduled:
+            self._step_calls.sleep_until(None)
 
     @override
     @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        cycles, forecast = self._cycles, self._forecast
-        if cycles is None or forecast is None:
+        scheduled, forecast, step_calls = self._scheduled, self._forecast, self._step_calls
+        if scheduled is None or forecast is None:
             return
         forecast.begin_epoch()
         if self.schedule.unit == "epoch":
+            cycles = scheduled.cycles
+            if cycles.is_due():
+                self._give_way_to_schedule()
             cycles.begin_unit()
             soon = forecast.needs_step and cycles.is_due()
-            if self._step_calls is not None and (cycles.active or soon):
-                self._step_calls.wake()
+            if step_calls is not None and (cycles.active or soon):
+                step_calls.wake()
 
     @override
     @guarded
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._cycles is not None:
-            self._cycles.end_step()
-            self._cycles.end_unit()
+        for windows in self._windows:
+            windows.cycles.end_step()
+        if self._scheduled is not None:
+            self._scheduled.cycles.end_unit()
 
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._close(last=True)
 
+    @property
+    def _windows(self) -> tuple[StepWindows, ...]:
+        """The windows that run, of which only one can record at a time."""
+        return tuple(windows for windows in (self._extra, self._scheduled) if windows is not None)
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether this rank is one of those that the schedule records."""
+        return self._scheduled is not None
+
+    def no_window(self) -> str | None:
+        """Return why no window can be opened beside the schedule in this run; None if it can."""
+        if is_disabled(self):
+            return "torch.profiler is off in this run, since it failed or cannot record this device"
+        if self.capture_range:
+            return "capture_range=True leaves recording to nsys or ncu"
+        if self._recordings is None or self._trainer is None:
+            return "the training has not begun or has ended"
+        if self._step_calls is None:
+            return "the Trainer has Lightning's own PyTorchProfiler"
+        if self._recordings.teardown is not None:
+            return (
+                "teardown='on' detaches CUPTI from the GPU behind the schedule's last window, and "
+                "a later window might lack its GPU events"
+            )
+        if self._extra is not None:
+            return "another window is being recorded"
+        return None
+
+    def first_free(self, step: int, steps: int) -> int:
+        """Return the first step, from `step` on, at which `steps` steps can be recorded."""
+        if self._scheduled is None or self.schedule.unit != "step":
+            return step
+        return self.schedule.first_free(step - WARMUP - LEAD, steps + WARMUP + LEAD) + WARMUP + LEAD
+
+    def steps_left(self, step: int) -> int | None:
+        """Return how many steps may follow after a step of this fit; None if that is unknown."""
+        return None if self._length is None else self._length - step - 1
+
+    def open_window(
+        self,
+        *,
+        capture: int,
+        first_step: int,
+        steps: int,
+        stacks: bool,
+        on_end: Callable[[WindowResult], object],
+    ) -> None:
+        """Record some steps beside those of the schedule. `no_window` must have returned None.
+
+        Call this at the end of a batch. A window of the schedule that comes first ends this one.
+
+        Args:
+            capture: The number of the capture that the window is for.
+            first_step: The first step to record, at least `LEAD` ahead of the running step.
+            steps: How many steps to record.
+            stacks: Whether to record Python stacks.
+            on_end: Receives what came of it.
+        """
+        context, calls = self._context, self._step_calls
+        assert context is not None
+        assert calls is not None
+        assert self._recordings is not None
+        self._extra = ExtraWindow(
+            self._recordings,
+            capture=capture,
+            now_step=context.step,
+            first_step=first_step,
+            steps=steps,
+            stacks=stacks,
+            cycle=self.schedule.cycles + capture,
+            on_end=on_end,
+            on_stopped=self._stopped,
+            now=self._clock,
+        )
+        self._sleep(calls)
+
     @guarded
     def _begin_step(self, number: int) -> None:
-        cycles, forecast, context = self._cycles, self._forecast, self._context
-        if cycles is None or forecast is None or context is None:
+        if self._trainer is None:
             return
-        by_step = self.schedule.unit == "step"
-        skipped, self._step = number - self._step - 1, number
-        if by_step:
-            cycles.skip(skipped)
-        works = cycles.recording or forecast.needs_step or (by_step and cycles.is_due())
+        windows = self._windows
+        skipped = [of.skip_to(number) for of in windows]
         # Stopping and exporting take long, so their time is charged to this callback by name.
         action = f"[Callback]{self.state_key}.step_begins"
+        works = any(of.works for of in windows)
         with self._trainer.profiler.profile(action) if works else nullcontext():
-            forecast.begin_step(plain=not (skipped or cycles.active))
-            cycles.end_step()
-            if cycles.active:
-                self._end_for_other_thread(cycles)
-            if by_step:
-                cycles.begin_unit()
-            if forecast.step_is_due and cycles.is_due():
-                forecast.needs_step = False
-                cycles.probe()
-        cycles.begin_step(number)
+            for of, count in zip(windows, skipped, strict=True):
+                of.end_step(count)
+                if of.cycles.active:
+                    self._end_for_other_thread(of.cycles)
+            if self._scheduled is not None and self._scheduled.is_due:
+                self._give_way_to_schedule()
+            for of in self._windows:
+                of.turn()
+            if self._extra is not None and self._extra.is_over:
+                self._end_extra()
+        for of in self._windows:
+            of.cycles.begin_step(number)
         # The recording changes right before the next step begins, in the time of this step.
-        if cycles.active or forecast.needs_step or (by_step and cycles.is_due()):
-            if self._timing is not None:
-                self._timing.flag_next_step(StepFlag.PROFILED)
-        if self._step_calls is not None and not (
-            cycles.active or (cycles.is_due() and (by_step or forecast.needs_step))
-        ):
-            change = cycles.next_change if by_step else None
-            early = 1 + PLAIN_STEPS * forecast.needs_step
-            self._step_calls.sleep_until(None if change is None else change - early)
+        if self._timing is not None and any(of.touches_next_step for of in self._windows):
+            self._timing.flag_next_step(StepFlag.PROFILED)
+        if self._step_calls is not None:
+            self._sleep(self._step_calls)
+
+    def _sleep(self, calls: StepCalls) -> None:
+        """Let no step be announced before the next at which a window begins, goes on or ends."""
+        steps = [step for of in self._windows if (step := of.next_step) is not None]
+        calls.sleep_until(min(steps, default=None))
+
+    @guarded
+    def end_window(self) -> None:
+        """End the window of `open_window` with what it has recorded so far, if it is open."""
+        self._end_extra()
+
+    def _give_way_to_schedule(self) -> None:
+        if self._extra is not None and self._extra.cycles.active:
+            self._end_extra(SCHEDULED)
+
+    def _end_extra(self, why: str = "") -> None:
+        extra, self._extra = self._extra, None
+        if extra is not None:
+            extra.end(why)
 
     def _end_for_other_thread(self, cycles: CycleRunner) -> None:
         if self._wanted:
@@ -293,19 +406,23 @@ class ProfilerSchedule(RecordingCallback):
         self._close(last=True)
 
     def _close(self, *, last: bool) -> None:
-        if self._cycles is not None:
-            self._cycles.close(last=last)
+        self._end_extra()
+        if self._scheduled is not None:
+            self._scheduled.cycles.close(last=last)
 
     @guarded
     def _collect(self, on: bool) -> None:
-        if self._cycles is not None:
-            self._cycles.collect(on)
+        for windows in self._windows:
+            windows.cycles.collect(on)
 
     @override
     def _release(self) -> None:
         if self._step_calls is not None:
             self._step_calls.remove()
-        cycles, self._cycles = self._cycles, None
-        if cycles is not None:
-            cycles.drop()
+        scheduled, self._scheduled = self._scheduled, None
+        extra, self._extra = self._extra, None
+        if scheduled is not None:
+            scheduled.cycles.drop()
+        if extra is not None:
+            extra.drop()
         self._step_calls = self._recordings = self._forecast = self._trainer = None

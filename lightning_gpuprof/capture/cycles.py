@@ -24,6 +24,8 @@ class FinishedCycle:
     """The time from the first recorded step to the end of the last."""
     stop_ns: int
     """The time that torch took to stop recording."""
+    capture: int | None = None
+    """The number of the capture that this is the window of."""
 
 
 class CycleRunner:
@@ -48,7 +50,7 @@ class CycleRunner:
         schedule: Schedule,
         *,
         new_trace: Callable[[], TorchTrace | None],
-        on_recorded: Callable[[FinishedCycle], None],
+        on_recorded: Callable[[FinishedCycle], object],
         before_stop: Callable[[bool], object] = lambda last: None,
         on_stopped: Callable[[], object] = lambda: None,
         now: Callable[[], int],

@@ -33,6 +33,7 @@ OTHER_THREAD = (
     "Another thread of this process trains too, and torch.profiler can record only one thread, so "
     "no profiler window is recorded while both run."
 )
+CANNOT_WRITE = "The run's folder cannot be written any more."
 _UNCOMPILED = (
     "Compiled code runs uncompiled in this profiler window (compiled='eager'): the arithmetic of "
     "its steps may differ in the last digits."
@@ -144,6 +145,14 @@ class TraceForecast:
         return f"{forecast} Viewers fail above 500 MB: set {change}, or record no stacks."
 
 
+@dataclass(frozen=True)
+class SavedTrace:
+    """The name of a trace's file, or why it could not be written."""
+
+    trace_file: str = ""
+    problem: str = ""
+
+
 @dataclass
 class Recordings:
     """Makes and writes the recordings of a rank during a fit.
@@ -152,22 +161,32 @@ class Recordings:
         context: The session that the recordings belong to.
         files: Writes the traces.
         forecast: Forecasts the size of the next trace.
-        make: Returns a new recording.
+        make: Returns a new recording. It may be called with other values of `TorchTrace`'s
+            arguments.
         eager: Whether compiled code runs uncompiled while it is recorded.
         teardown: Detaches CUPTI behind the last recording; None to leave it attached.
+        left_out: Why the last recording was not made; empty if it was.
     """
 
     context: RunContext
     files: TraceFiles
     forecast: TraceForecast
-    make: Callable[[], TorchTrace]
+    make: Callable[..., TorchTrace]
     eager: bool
     teardown: CuptiTeardown | None = None
+    left_out: str = ""
     _warned: bool = False
 
-    def new(self) -> TorchTrace | None:
-        """Return a new recording and show its forecast, or return None if none can be made."""
+    def new(self, *, forecast: bool = True, **options: Any) -> TorchTrace | None:
+        """Return a new recording, or None if none can be made; `left_out` then says why.
+
+        Args:
+            forecast: Whether to show the forecast for the next window of the schedule.
+            **options: Arguments of `TorchTrace` that differ from those of the schedule's windows.
+        """
+        self.left_out = ""
         if self.context.cannot_write:
+            self.left_out = CANNOT_WRITE
             return None  # the context has shown a warning
         if fits.runs_elsewhere():
             self.note_other_thread()
@@ -180,17 +199,17 @@ class Recordings:
         if obstacle is not None:
             self._note_left_out("trace-failed", f"No trace is recorded: {obstacle}.")
             return None
-        forecast = self.forecast.text()
-        if forecast is not None:
-            self.context.note("trace-forecast", message=forecast)
-            self.context.inform(f"[PROFILE] {forecast}")
+        text = self.forecast.text() if forecast else None
+        if text is not None:
+            self.context.note("trace-forecast", message=text)
+            self.context.inform(f"[PROFILE] {text}")
         if self.eager and counters() is not None:
             self.context.inform(f"[PROFILE] {_UNCOMPILED}")
         if not fits.claim_profiler(self.context):
-            self.note_busy("Another fit of this process is recording")
+            self.note_busy("Another window or fit of this process is being recorded")
             return None
         try:
-            return self.make()
+            return self.make(**options)
         except BaseException:
             self.stopped()
             raise
@@ -209,24 +228,30 @@ class Recordings:
         """Let others in this process record."""
         fits.release_profiler(self.context)
 
-    def save(self, finished: FinishedCycle) -> None:
-        """Write the trace of a cycle."""
+    def save(self, finished: FinishedCycle) -> SavedTrace:
+        """Write the trace of a cycle, and return its file's name or why there is none."""
         first, last = finished.first_step, finished.last_step
         if isinstance(finished.trace, CaptureRange):
             message = f"steps {first} to {last} were left to another profiler (capture_range=True)"
             self.context.note("no-trace", message=message)
-            return
+            return SavedTrace(problem=message)
+        saved = SavedTrace()
         try:
             if finished.cycle == PROBE:
                 num_bytes = self.files.size_of(finished.trace)
             else:
-                num_bytes = self.files.save(finished)
+                record = self.files.save(finished)
+                saved, num_bytes = SavedTrace(record.trace_file), record.trace_bytes or 0
         except OSError as error:  # no folder or no space, of which the next cycle may have more
-            message = f"The trace of cycle {finished.cycle} could not be written: {error}."
+            window = "cycle" if finished.capture is None else "capture"
+            number = finished.cycle if finished.capture is None else finished.capture
+            message = f"The trace of {window} {number} could not be written: {error}."
             self.context.warn(f"{message} Training goes on.")
             self.context.write(Note(step=last, name="trace-failed", message=message))
-            return
-        self.forecast.add_measurement(num_bytes, last - first + 1, finished.took_ns)
+            return SavedTrace(problem=message)
+        if finished.capture is None:  # a capture may hold stacks, unlike the schedule's windows
+            self.forecast.add_measurement(num_bytes, last - first + 1, finished.took_ns)
+        return saved
 
     def note_busy(self, cause: str) -> None:
         """Note that nothing is recorded because of another profiler."""
@@ -242,6 +267,7 @@ class Recordings:
 
     def _note_left_out(self, name: str, message: str) -> None:
         """Note why a cycle is not recorded, and show the first such message to the user."""
+        self.left_out = message
         self.context.note(name, message=message)
         if not self._warned:
             self._warned = True

@@ -81,31 +81,32 @@ class TraceFiles:
             return os.path.getsize(part)
         return 0
 
-    def save(self, finished: FinishedCycle) -> int:
-        """Write the file and the record of a cycle, and return the file's size before compression.
+    def save(self, finished: FinishedCycle) -> ProfilerCycle:
+        """Write the file and the record of a cycle, and return the record.
 
         Raises OSError, or RuntimeError from torch.
         """
-        name = trace_name(self._context.rank, self._context.session, finished.cycle)
+        rank, session = self._context.rank, self._context.session
+        name = trace_name(rank, session, finished.cycle, finished.capture)
         plain = os.path.join(self._folder, name.removesuffix(".gz"))
         begun_ns = time.perf_counter_ns()
         with self._exported(finished.trace, plain) as part:
             plain_bytes = self._needed_bytes = os.path.getsize(part)
             path = put_in_place(part, plain, compressed=self._compressed)
-        self._context.write(
-            ProfilerCycle(
-                cycle=finished.cycle,
-                first_step=finished.first_step,
-                last_step=finished.last_step,
-                trace_file=os.path.basename(path),
-                stop_ns=finished.stop_ns,
-                export_ns=time.perf_counter_ns() - begun_ns,
-                trace_bytes=plain_bytes,
-                quiet=self._quiet,
-            )
+        record = ProfilerCycle(
+            cycle=finished.cycle,
+            first_step=finished.first_step,
+            last_step=finished.last_step,
+            trace_file=os.path.basename(path),
+            stop_ns=finished.stop_ns,
+            export_ns=time.perf_counter_ns() - begun_ns,
+            trace_bytes=plain_bytes,
+            quiet=self._quiet,
+            capture=finished.capture,
         )
+        self._context.write(record)
         self._context.flush()
-        return plain_bytes
+        return record
 
     @contextmanager
     def _exported(self, trace: TorchTrace, plain: str) -> Iterator[str]:

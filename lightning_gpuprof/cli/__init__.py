@@ -26,6 +26,7 @@ FAILED = 70
 COMMANDS = {
     "demo": "train a small program, say why it is slow, and measure the change that it needs",
     "report": "say where a run's time went and why",
+    "capture": "record some steps and lines of a run that trains now",
     "compare": "say what changed between two runs or traces",
     "analyze": "say where a trace file's time went",
     "inspect": "run a script for a few steps and name the lines that wait or work for nothing",

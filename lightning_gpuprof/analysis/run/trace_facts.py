@@ -236,12 +236,17 @@ def is_early(run: RunResults) -> bool:
 
 
 def last_analysed(run: RunResults) -> TraceView | None:
-    """Return the last analysed cycle of the lowest rank, if possible one without doubtful times."""
+    """Return the last analysed cycle of the lowest rank, if possible one without doubtful times.
+
+    The windows of captures show what happened in some steps. They count only if there is no other.
+    """
     analysed = [
         (trace, trace.analysis)
         for trace in run.traces
         if trace.analysis is not None and trace.rank == run.start.rank
     ]
+    if scheduled := [row for row in analysed if row[0].cycle.capture is None]:
+        analysed = scheduled
     sound = [trace for trace, analysis in analysed if not analysis.doubts]
     candidates = sound or [trace for trace, _ in analysed]
     return candidates[-1] if candidates else None

@@ -22,7 +22,13 @@ from lightning_gpuprof.adapters.loaders import (
     loaders_of,
 )
 from lightning_gpuprof.recorders.sampling.stack_lines import MAX_LINES
-from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, WorkerStart
+from lightning_gpuprof.recorders.sampling.worker_sampling import (
+    AGAIN_NAME,
+    WORKERS,
+    SampleAgain,
+    WorkerStart,
+)
+from lightning_gpuprof.records.files import written_whole
 from lightning_gpuprof.records.lines import CpuTime, LineCount, Reads, WorkerLines
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import attempt, guarded
@@ -42,11 +48,15 @@ class WorkerSampler:
     Args:
         interval_s: The mean interval of the first samples.
         max_samples: Samples per worker.
+        stays: Whether the threads stay in the workers, so that `sample_again` can be called.
     """
 
-    def __init__(self, *, interval_s: float = 0.02, max_samples: int = 200) -> None:
+    def __init__(
+        self, *, interval_s: float = 0.02, max_samples: int = 200, stays: bool = False
+    ) -> None:
         self.interval_s = interval_s
         self.max_samples = max_samples
+        self.stays = stays
         self._context: RunContext | None = None
         self._clear()
 
@@ -78,8 +88,9 @@ class WorkerSampler:
         """Let the workers be sampled that the loaders of a loop start next."""
         self.restore_loaders()
         self._read()
-        left = self.max_samples - (self._samples.whole // WORKERS if self._samples else 0)
-        if left <= 0:
+        whole = self._samples.whole if self._samples else 0
+        left = max(0, self.max_samples - whole // WORKERS)
+        if not left and not self.stays:
             return
         for number, loader in enumerate(loaders_of(loop)):
             if _starts_workers(loader) and self._make_folder() is not None:
@@ -91,6 +102,7 @@ class WorkerSampler:
                     interval_s=self.interval_s,
                     max_samples=left,
                     asked_ns=time.perf_counter_ns(),
+                    stays=self.stays,
                 )
                 vars(loader)[WORKER_INIT] = start
                 self._replaced.append((loader, start))
@@ -111,6 +123,21 @@ class WorkerSampler:
         if self._folder is not None and os.path.isdir(self._folder):
             workers = [worker for worker in read_samples(self._folder) if worker.whole]
             self._samples = _combined(workers) if workers else None
+
+    def sample_again(self, capture: int, seconds: float) -> None:
+        """Ask the workers that run now to sample again, for some seconds."""
+        if self._folder is not None:
+            path = os.path.join(self._folder, AGAIN_NAME)
+            with suppress(OSError), written_whole(path) as part, open(part, "wb") as file:
+                file.write(json.encode(SampleAgain(capture, seconds)))
+
+    def read_again(self, capture: int) -> WorkerLines | None:
+        """Return the samples that workers have taken for a capture; None if there are none."""
+        if self._folder is None or not os.path.isdir(self._folder):
+            return None
+        suffix = SampleAgain(capture, 0).suffix
+        workers = [worker for worker in read_samples(self._folder, suffix) if worker.whole]
+        return _combined(workers) if workers else None
 
     @guarded
     def write(self) -> None:
@@ -181,9 +208,9 @@ def _total(readings: Sequence[_Reading]) -> _Reading | None:
     return type(readings[0])(*map(sum, zip(*map(astuple, readings), strict=True)))
 
 
-def read_samples(folder: str) -> Iterator[WorkerLines]:
-    """Yield the samples that the workers have written to a folder."""
+def read_samples(folder: str, suffix: str = "") -> Iterator[WorkerLines]:
+    """Yield the samples that the workers have written to files with a suffix in a folder."""
     for entry in os.scandir(folder):
-        if entry.name.endswith(".json"):
+        if entry.name.endswith(".json" + suffix):
             with suppress(OSError, MsgspecError), open(entry.path, "rb") as file:
                 yield json.decode(file.read(), type=WorkerLines)

@@ -1,5 +1,6 @@
 """Runs in a DataLoader's worker process: a thread that samples the worker's main thread."""
 
+import math
 import os
 import threading
 import time
@@ -11,7 +12,7 @@ from multiprocessing.util import Finalize
 from types import FrameType
 from typing import Any
 
-from msgspec import json
+from msgspec import Struct, json
 
 from lightning_gpuprof.adapters.frames import WORKER_GETS_INDICES, WORKER_LOOP, WORKER_MAKES_BATCH
 from lightning_gpuprof.recorders.cores import cpu_time
@@ -35,6 +36,8 @@ WORKERS = 2
 WRITE_EVERY = 10
 """The samples are written each time that this many are new. Newer ones are lost if the worker is
 killed."""
+AGAIN_PER_S = 10
+"""Samples per second at most when sampling again: as at the beginning, 200 in twenty seconds."""
 IDLE_WEIGHT = 4
 """This many samples outside the worker's work count as a single sample, so that the sampling
 ends."""
@@ -43,12 +46,29 @@ MIN_WAITING = 50
 little time that no sample falls into it."""
 END_S = 0.2
 """A worker that ends waits at most so long until the thread has written its samples."""
+AGAIN_NAME, LOOK_S = "again", 1.0
+"""The file in the folder of the samples by which the training process asks for more samples, and
+how often a worker looks whether there is a new one."""
 _EXIT_PRIORITY = 100
 """The thread ends before finalizers of lower priority run, such as those of queues."""
 WORK, WAITING, HANDING = "work", "waiting", "handing"
 """What a worker does, as in the fields of `WorkerLines`: it makes a batch; it waits for indices,
 since the training process has all its batches; or, with whatever else its loop does, it hands a
 batch over."""
+
+
+class SampleAgain(Struct, frozen=True):
+    """Asks workers to sample again, for the capture of a number and for some seconds."""
+
+    capture: int
+    seconds: float
+
+    @property
+    def suffix(self) -> str:
+        """What is appended to the names of the files with these samples."""
+        return f".capture{self.capture}"
+
+
 WorkerActivity = tuple[str, ThreadPlace | None]
 """What a worker does and, if it makes a batch, its place."""
 
@@ -68,6 +88,7 @@ class WorkerStart:
         max_samples: Samples per worker.
         asked_ns: When the loader was asked for an iterator, by `time.perf_counter_ns`, which all
             processes of a machine share.
+        stays: Whether the thread then looks for the file `AGAIN_NAME`, and samples again.
     """
 
     inner: Callable[[int], Any] | None
@@ -76,6 +97,7 @@ class WorkerStart:
     interval_s: float
     max_samples: int
     asked_ns: int
+    stays: bool = False
 
     def __call__(self, worker_id: int) -> None:
         """Call the user's function, which may raise, and begin to sample, which cannot fail."""
@@ -91,7 +113,7 @@ class WorkerStart:
         start_ns = max(0, begun_ns - self.asked_ns) if worker_id == 0 else None
         path = os.path.join(self.folder, f"{self.name}-{worker_id}.json")
         sampling = WorkerSampling(path, threading.get_ident(), start_ns=start_ns, init_ns=init_ns)
-        sampling.begin(interval_s=self.interval_s, max_samples=self.max_samples)
+        sampling.begin(interval_s=self.interval_s, max_samples=self.max_samples, stays=self.stays)
 
 
 @dataclass
@@ -117,9 +139,13 @@ class WorkerSampling:
     def __post_init__(self) -> None:
         self._stop = threading.Event()
 
-    def begin(self, *, interval_s: float, max_samples: int) -> None:
-        """Start the thread. It ends with its last sample, with the process, or with an error."""
-        run = partial(self.run, self._stop, interval_s=interval_s, max_samples=max_samples)
+    def begin(self, *, interval_s: float, max_samples: int, stays: bool = False) -> None:
+        """Start the thread. It ends with its last sample, with the process, or with an error.
+
+        With `stays` it does not end with its last sample, but samples again if asked to.
+        """
+        body = self.run_and_stay if stays else self.run
+        run = partial(body, self._stop, interval_s=interval_s, max_samples=max_samples)
         self._thread = threading.Thread(target=attempt, args=(run, None), name=THREAD, daemon=True)
         self._thread.start()
         Finalize(None, attempt, args=(self.end, None), exitpriority=_EXIT_PRIORITY)
@@ -130,15 +156,44 @@ class WorkerSampling:
         if self._thread is not None:
             self._thread.join(END_S)
 
-    def run(self, stop: threading.Event, *, interval_s: float, max_samples: int) -> None:
-        """Sample until there are `max_samples`, and write the samples from time to time."""
+    def run_and_stay(self, stop: threading.Event, *, interval_s: float, max_samples: int) -> None:
+        """Sample, and then sample again whenever the training process asks for it."""
+        folder = os.path.dirname(self.path)
+        served = _state_of_request(folder)  # made before this worker started
+        if max_samples:
+            self.run(stop, interval_s=interval_s, max_samples=max_samples)
+        while not stop.wait(LOOK_S):
+            state = _state_of_request(folder)
+            if state in (None, served):
+                continue
+            served = state
+            with open(os.path.join(folder, AGAIN_NAME), "rb") as file:
+                again = json.decode(file.read(), type=SampleAgain)
+            most, seconds = max(1, round(AGAIN_PER_S * again.seconds)), again.seconds
+            sampling = WorkerSampling(self.path + again.suffix, self.watched_thread)
+            sampling.run(stop, interval_s=interval_s, max_samples=most, seconds=seconds)
+
+    def run(
+        self,
+        stop: threading.Event,
+        *,
+        interval_s: float,
+        max_samples: int,
+        seconds: float = math.inf,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        """Sample until there are `max_samples`, and write the samples from time to time.
+
+        It ends after some seconds at the latest; the clock returns nanoseconds.
+        """
         self.write()  # this records how long the start took, even if the worker ends soon
+        begun_ns = clock()
         try:
             wake_on_time()
             sample_repeatedly(
                 self.take_sample,
                 self.add_sample,
-                self.count,
+                lambda: max_samples if clock() - begun_ns >= 1e9 * seconds else self.count(),
                 stop,
                 interval_s=interval_s,
                 max_samples=max_samples,
@@ -210,6 +265,15 @@ class WorkerSampling:
         )
         with written_whole(self.path) as path, open(path, "wb") as file:
             file.write(json.encode(lines))
+
+
+def _state_of_request(folder: str) -> tuple[int, int] | None:
+    """Return what changes when the training process asks for samples again; None if it has not."""
+    try:
+        status = os.stat(os.path.join(folder, AGAIN_NAME))
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
 
 
 def activity_of_worker(innermost: FrameType | None) -> WorkerActivity | None:
