@@ -59,7 +59,7 @@ from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline, select
 
 MOST_THREADS = 1_000
-"""The walk of the critical path looks at every thread at each of its steps."""
+"""The critical path takes time and memory for what each thread did in each of its intervals."""
 
 
 def analyze_file(

@@ -40,7 +40,7 @@ class HostActivity:
             host = self._timeline.host
             on_thread = (host.thread == thread) & (host.category != _PYTHON_CALL)
             rows = np.flatnonzero(on_thread & (self._nesting.end_ns > host.start_ns))
-            at, inner = changes(host, self._nesting, rows, np.zeros_like(rows))
+            at, inner = changes(host, self._nesting, rows)
             self._by_thread[thread] = at, np.append(self._own, np.int8(_PYTHON))[inner]
         at, begins = self._by_thread[thread]
         low = np.searchsorted(at, windows.start, side="right")
@@ -59,24 +59,27 @@ class HostActivity:
         return spent.reshape(len(ACTIVITIES), len(low))
 
 
-def changes(host: HostEvents, nesting: Nesting, rows: Int64, moved: Int64) -> tuple[Int64, Int32]:
-    """Return when the innermost of some host events changes, rising, and the one from then on."""
-    at = np.concatenate((nesting.end_ns[rows] + moved, host.start_ns[rows] + moved))
-    inner = np.concatenate((nesting.parent[rows], rows.astype(np.int32)))
-    level = nesting.depth[rows]
-    # At one moment inner events end before outer ones, then outer ones start before inner ones.
-    rank = np.concatenate((-level - 1, level + 1))
-    deepest = int(np.abs(rank).max(initial=0))
-    bits = (2 * deepest + 1).bit_length()
-    if int(at.max(initial=0)) < 1 << (62 - bits):  # in one key, which is several times faster
-        key = at << bits
-        key += rank + deepest
-        order = np.argsort(key, kind="stable")
-    else:
-        order = np.lexsort((rank, at))
-    at, inner = at[order], inner[order]
+def changes(host: HostEvents, nesting: Nesting, rows: Int64) -> tuple[Int64, Int32]:
+    """Return when the innermost of a thread's events changes, rising, and the one from then on.
+
+    `rows` are those of one thread, in order, without events that have no duration. The parents of
+    all of them are among them.
+    """
+    start, end = host.start_ns[rows], nesting.end_ns[rows]
+    count, depth = len(rows), nesting.depth[rows]
+    # Nested events end in an order that follows from their depth. At one moment inner events end
+    # before outer ones, then others start, outer ones first.
+    number = np.arange(count, dtype=np.int32)
+    after = number + np.int32(1)  # the first row that starts at an event's end or later
+    inner = np.flatnonzero(start[1:] < end[:-1])
+    after[inner] = np.searchsorted(start, end[inner])
+    at, innermost = np.empty(2 * count, dtype=np.int64), np.empty(2 * count, dtype=np.int32)
+    place = 2 * number - depth
+    at[place], innermost[place] = start, rows
+    place = 2 * after - depth - 1
+    at[place], innermost[place] = end, nesting.parent[rows]
     last = np.append(at[1:] != at[:-1], True)[: len(at)]
-    return at[last], inner[last]
+    return at[last], innermost[last]
 
 
 def activities(timeline: Timeline, nesting: Nesting) -> Int8:

@@ -164,8 +164,8 @@ def _functions(timeline: Timeline, gaps: CausedGaps) -> tuple[IdleFunction, ...]
         waiting = (gaps.thread == number) & (gaps.until > gaps.spans.start)
         waited = Spans(gaps.spans.start[waiting], gaps.until[waiting])
         calls = select(host, shown & (host.thread == number))
-        rows = np.arange(len(calls))
-        at, inner = changes(calls, nest(calls, python=True), rows, np.zeros_like(rows))
+        nesting = nest(calls, python=True)
+        at, inner = changes(calls, nesting, np.flatnonzero(nesting.end_ns > calls.start_ns))
         spent, inner = np.diff(covered_until(waited, at)), inner[:-1]
         own = (inner >= 0) & (calls.category[inner] == CATEGORY_ID["python_function"])
         total_ns += summed(calls.name[inner[own]], spent[own], len(timeline.names))

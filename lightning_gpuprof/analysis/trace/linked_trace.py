@@ -48,6 +48,16 @@ class Nesting(Struct, frozen=True):
         return result
 
 
+def rows_by_thread(host: HostEvents) -> list[Int64]:
+    """Return the rows of each thread that has events, in order."""
+    threads = host.thread
+    if len(threads) and threads.max() < np.iinfo(np.int16).max:
+        threads = threads.astype(np.int16)  # numpy sorts these by radix: linear time
+    order = np.argsort(threads, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(threads[order])) + 1)
+    return [part for part in parts if len(part)]
+
+
 def nest(host: HostEvents, *, python: bool = False) -> Nesting:
     """Find the parents of host events, thread by thread.
 
@@ -63,11 +73,7 @@ def nest(host: HostEvents, *, python: bool = False) -> Nesting:
     parent = np.full(rows, -1, dtype=np.int32)
     depth = np.zeros(rows, dtype=np.int32)
     end = host.end_ns
-    threads = host.thread
-    if len(threads) and threads.max() < np.iinfo(np.int16).max:
-        threads = threads.astype(np.int16)  # numpy sorts these by radix: linear time
-    order = np.argsort(threads, kind="stable")
-    for part in np.split(order, np.flatnonzero(np.diff(threads[order])) + 1):
+    for part in rows_by_thread(host):
         if not python:
             part = part[host.category[part] != CATEGORY_ID["python_function"]]
         if len(part):
