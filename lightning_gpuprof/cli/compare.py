@@ -9,6 +9,7 @@ from lightning_gpuprof.analysis.compare.compare import Verdict
 from lightning_gpuprof.cli.arguments import add_form, share
 from lightning_gpuprof.cli.output import write_document
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.files import newest_trace, top_runs
 from lightning_gpuprof.report.comparison import (
     TOLERANCE,
     RunComparison,
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison; return a status that says whether every new run passes."""
+    args.base, args.new = _trace_in(args.base), [_trace_in(path) for path in args.new]
     if not args.new:
         args.base, *args.new = _all_of(args.base)
     if _are_traces([args.base, *args.new]):
@@ -73,6 +75,13 @@ def run(args: argparse.Namespace) -> int:
     write_document((alone or several).document(), args, verbose=args.verbose)
     statuses = [_status(comparison, args) for comparison in several.comparisons]
     return SLOWER if SLOWER in statuses else max(statuses)
+
+
+def _trace_in(path: str) -> str:
+    """Return the newest trace of a folder that holds traces and no run, and otherwise the path."""
+    if not os.path.isdir(path) or top_runs(path):
+        return path
+    return newest_trace(path) or path
 
 
 def _all_of(folder: str) -> list[str]:

@@ -162,6 +162,14 @@ def top_runs(root: str) -> list[str]:
     return [run for run in runs if run not in inner]
 
 
+def newest_trace(root: str) -> str | None:
+    """Return the trace at or under a folder that was written last; None if there is none."""
+    folders = find_runs(root, traces=True)
+    traces = [os.path.join(folder, name) for folder in folders for name in os.listdir(folder)]
+    written = [trace for trace in traces if is_trace(trace) and os.path.isfile(trace)]
+    return max(written, key=os.path.getmtime, default=None)
+
+
 def find_runs(root: str, *, traces: bool = False) -> Iterator[str]:
     """Yield the log dirs at or under a folder that hold record files, or with `traces` also traces.
 

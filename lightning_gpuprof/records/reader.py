@@ -4,6 +4,7 @@ A file is only appended to while its run trains, so a reader that is kept reads 
 """
 
 import os
+import shlex
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,7 +19,13 @@ from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.errors import RecordError, UnreadableError
 from lightning_gpuprof.records import schema
 from lightning_gpuprof.records.decode import read_record
-from lightning_gpuprof.records.files import LOCAL, FileSystem, open_file, record_files
+from lightning_gpuprof.records.files import (
+    LOCAL,
+    FileSystem,
+    newest_trace,
+    open_file,
+    record_files,
+)
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.step_columns import NumberedWindow, Refuse, StepColumns
 
@@ -158,6 +165,11 @@ class RunReader:
         if not files:
             if fs is LOCAL:
                 os.listdir(run)  # raises if the folder may not be read
+                if (trace := newest_trace(run)) is not None:
+                    raise RecordError(
+                        f"{run} holds traces, but no records of lightning_gpuprof. Read the newest "
+                        f"with: lightning-gpuprof analyze {shlex.quote(trace)}"
+                    )
             raise RecordError(
                 f"{run} holds no records of lightning_gpuprof. Train with "
                 "Trainer(callbacks=[GpuProfCallback()]) first, or pass the log dir of such a run."

@@ -67,11 +67,8 @@ SUBJECT_FACTS = (
 """Fields of the session's first record that a document keeps as they were recorded."""
 
 
-def build_run(report: Report, *, traces_alone: bool = False) -> Document:
-    """Return the document of a run.
-
-    `traces_alone` means that the run's folder holds only traces, and no records of steps.
-    """
+def build_run(report: Report) -> Document:
+    """Return the document of a run."""
     run = report.results
     name = os.path.basename(os.path.normpath(os.path.abspath(report.name)))
     subject = Subject(
@@ -82,7 +79,7 @@ def build_run(report: Report, *, traces_alone: bool = False) -> Document:
         status=run.status,
         facts=_subject_facts(report),
     )
-    sections = tuple(section for section in _sections(report, traces_alone) if section is not None)
+    sections = tuple(section for section in _sections(report) if section is not None)
     return Document(SCHEMA_VERSION, subject, sections)
 
 
@@ -95,7 +92,7 @@ def _subject_facts(report: Report) -> dict[str, Any]:
     return {**fields, "error": None if end is None else end.error}
 
 
-def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
+def _sections(report: Report) -> Iterator[Section | None]:
     run, findings = report.results, report.findings
     answers = answer_questions(run, findings, report.abstained)
     if report.notices:
@@ -103,7 +100,7 @@ def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
     failure = failure_section(report)
     yield failure
     yield headline_section(run, answers)
-    answer = verdict(run, findings, answers, traces_alone=traces_alone)
+    answer = verdict(run, findings, answers)
     if failure is None or answer.kind != "not_measured":
         yield Section("verdict", "", "first", (answer,))
     yield phases_section(run)

@@ -3,12 +3,9 @@
 import os
 from collections.abc import Iterator, Sequence
 
-from msgspec import structs
-
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.findings.model import Finding
-from lightning_gpuprof.findings.questions import answer_questions
 from lightning_gpuprof.findings.trace_findings import judge_trace
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
@@ -19,9 +16,9 @@ from lightning_gpuprof.report.document import (
     Section,
     Subject,
     Text,
+    Verdict,
 )
 from lightning_gpuprof.report.finding_cards import finding_card
-from lightning_gpuprof.report.run.answer import headline_section
 from lightning_gpuprof.report.run.changes import BY_SAVING
 from lightning_gpuprof.report.run.traced import MEMORY_TITLE, operator_memory_table
 from lightning_gpuprof.report.trace.answer import answer_sections
@@ -53,12 +50,28 @@ from lightning_gpuprof.report.trace_figures import figures_section
 FIRST_ROWS = 10
 
 
-def trace_document(analysis: TraceAnalysis, *, first_rows: int = FIRST_ROWS) -> Document:
+NOT_ANALYSED = Verdict(
+    "not_measured",
+    "Verdict",
+    "No trace is analysed yet",
+    "A separate process does that, and the figures follow here; Operators says so if it failed.",
+)
+
+
+def trace_document(
+    analysis: TraceAnalysis,
+    *,
+    first_rows: int = FIRST_ROWS,
+    name: str = "",
+    notices: Sequence[str] = (),
+) -> Document:
     """Return the document of a trace, with the findings in it.
 
     Args:
         analysis: The analysis of the whole trace, or of a window of it.
         first_rows: How many rows of each table are shown at first.
+        name: What the trace is called; by default its file's name.
+        notices: Remarks to begin with, in sentences.
     """
     run, judged = judge_trace(analysis)
     window = f", {analysis.window.name}" if analysis.window is not None else ""
@@ -66,35 +79,32 @@ def trace_document(analysis: TraceAnalysis, *, first_rows: int = FIRST_ROWS) -> 
     facts = {"source": analysis.source, "analysis_version": analysis.analysis_version}
     subject = Subject(
         kind="trace",
-        name=os.path.basename(analysis.file),
+        name=name or os.path.basename(analysis.file),
         line=f"{written}{window}",
         path=analysis.file or None,
         facts=facts,
     )
-    sections = tuple(_sections(analysis, run, judged.findings, first_rows))
-    return Document(SCHEMA_VERSION, subject, sections)
+    sections = [*_sections(analysis, run, judged.findings, first_rows)]
+    if notices:
+        sections.insert(0, Section("notices", "", "first", (Text(tuple(notices), "note"),)))
+    return Document(SCHEMA_VERSION, subject, tuple(sections))
 
 
-def trace_folder_document(
-    analysis: TraceAnalysis, *, name: str, notices: Sequence[str]
-) -> Document:
-    """Return the document of a folder of traces: the trace's, with notices and its step time."""
-    run, judged = judge_trace(analysis)
-    document = trace_document(analysis)
-    headline = headline_section(run, answer_questions(run, judged.findings, judged.abstained))
-    sections = (
-        Section("notices", "", "first", (Text(tuple(notices), "note"),)),
-        *(() if headline is None else (headline,)),
-        *document.sections,
-    )
-    subject = structs.replace(document.subject, name=name)
-    return Document(SCHEMA_VERSION, subject, sections)
+def unanalysed_document(name: str) -> Document:
+    """Return the document of a folder of traces none of which is analysed yet."""
+    subject = Subject(kind="trace", name=name, line="profiler traces, not analysed yet")
+    verdict = Section("verdict", "", "first", (NOT_ANALYSED,))
+    return Document(SCHEMA_VERSION, subject, (verdict,))
 
 
 def _sections(
     analysis: TraceAnalysis, run: RunResults, findings: tuple[Finding, ...], first_rows: int
 ) -> Iterator[Section]:
-    yield from answer_sections(analysis, run, findings)
+    *limit, verdict = answer_sections(analysis, run, findings)
+    yield from limit
+    if run.steps is not None and run.step_ns:
+        yield _headline(analysis, run)
+    yield verdict
     yield from origin_sections(analysis)
     yield from warning_sections(analysis)
     if findings:
@@ -123,6 +133,16 @@ def _sections(
     yield quality_section(analysis)
     if analysis.gpu is not None:
         yield Section("timeline", "Timeline", "verbose", (Chart("timeline", "Timeline"),))
+
+
+def _headline(analysis: TraceAnalysis, run: RunResults) -> Section:
+    assert run.steps is not None
+    count = run.steps.dur.count
+    note = "1 step" if count == 1 else f"mean of {count:,} steps"
+    figures = [Figure("step_ns", "Step time", run.step_ns, "ns", note)]
+    if analysis.gpu is not None and not analysis.doubts:
+        figures.append(Figure("gpu_busy_frac", "GPU busy", analysis.gpu.busy_frac, "frac"))
+    return Section("headline", "", "first", (Figures(tuple(figures), large=True),))
 
 
 def _devices(analysis: TraceAnalysis) -> Iterator[Section]:

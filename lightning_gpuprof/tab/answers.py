@@ -19,6 +19,7 @@ from werkzeug.wsgi import wrap_file
 
 from lightning_gpuprof.records import files
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
+from lightning_gpuprof.report.build_trace_diff import build_trace_diff
 from lightning_gpuprof.report.charts.cycles import Waiting
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.memory_sites import MemorySites
@@ -130,6 +131,8 @@ class Answers:
     def compare(self, request: Request) -> Response:
         """Answer `/compare`; of long runs by the last comparison that a process of its own made."""
         new, base = self._run(request), self._run(request, "base")
+        if base.has_only_traces or new.has_only_traces:
+            return reply_json(request, self._compared_traces(base, new))
         states = [state_of_run(run.path) for run in (base, new)]
         sizes = [size for state in states for name, (size, _) in state if name.endswith(".jsonl")]
         if sum(sizes) > AT_ONCE_BYTES:
@@ -140,6 +143,21 @@ class Answers:
         for run in (new, base):
             self._preparer.analyse(run)
         return response
+
+    def _compared_traces(self, base: LoadedRun, new: LoadedRun) -> Struct:
+        """Compare the last analysed traces of two folders that hold only traces."""
+        for run, other in ((base, new), (new, base)):
+            if not run.has_only_traces:
+                raise QueryError(
+                    f"{run.name} is a run and {other.name} holds only traces: compare two runs, or "
+                    "two folders of traces."
+                )
+        analyses = base.last_analysis(), new.last_analysis()
+        for run, analysis in zip((base, new), analyses, strict=True):
+            if analysis is None:
+                trace = os.path.join(run.folder, run.cycles()[-1][1].trace_file)
+                return convert(self._preparer.state("analysis", trace), Waiting)
+        return build_trace_diff(*(analysis for analysis in analyses if analysis is not None))
 
     def _comparison(self, request: Request, base: str, new: str, state: str) -> Response:
         pair, now = (

@@ -64,7 +64,7 @@ WHAT_EACH_VIEW_SAYS = {
     "killed": {**CPU, **dict.fromkeys(("timeline", "operators", "roofline", "traces"), NO_TRACE)},
     "bare": {
         "overview": (".hero", "No training step was recorded"),
-        "steps": (".empty", "No steps recorded yet"),
+        "steps": (".empty", "This run recorded no step."),
     },
 }
 

@@ -1,10 +1,12 @@
 import json
+import os
 import re
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
+from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof import tab
 from lightning_gpuprof.cli import main
@@ -88,6 +90,19 @@ def test_a_folder_that_may_not_be_looked_into_is_not_said_to_hold_nothing(
     monkeypatch.setattr("os.listdir", closed)
     assert main(["report", str(tmp_path)]) == 2
     assert f"{tmp_path}: Permission denied" in capsys.readouterr().err
+
+
+def test_a_folder_of_traces_leads_to_analyze(tmp_path, capsys):
+    for number, name in enumerate(("old", "new")):
+        trace = tmp_path / name / "host.pt.trace.json"
+        trace.parent.mkdir()
+        write_synthetic(trace, SyntheticSpec(steps=3))
+        os.utime(trace, (number, number))
+    for folder in (tmp_path, trace.parent):
+        assert main(["report", str(folder)]) == 2
+        assert f"lightning-gpuprof analyze {trace}" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path / "old"), str(trace.parent)]) == 0
+    assert "two trace files" in capsys.readouterr().out
 
 
 def test_a_file_of_lines_that_are_no_runs_is_not_taken_for_the_runs_beside_it(

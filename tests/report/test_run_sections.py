@@ -13,7 +13,7 @@ from lightning_gpuprof.records.schema import Device, Loader, RunEnd, StepFlag
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.document import Interval, Quantity, Verdict
 from lightning_gpuprof.report.load import load_report
-from lightning_gpuprof.report.run.answer import NOT_WRITTEN_YET, UNMARKED, UNTIMED
+from lightning_gpuprof.report.run.answer import NOT_WRITTEN_YET, UNTIMED
 from lightning_gpuprof.report.run.ranks import rank_verdict
 
 MS = 1_000_000
@@ -73,16 +73,15 @@ def test_another_exception_is_no_lack_of_memory(report):
 
 
 @pytest.mark.parametrize(
-    ("options", "traces_alone", "sentence"),
+    ("options", "sentence"),
     [
-        ({"timer": ""}, False, UNTIMED),
-        ({}, False, "This fit session ended before it wrote its first window of steps."),
-        ({}, True, UNMARKED),
+        ({"timer": ""}, UNTIMED),
+        ({}, "This fit session ended before it wrote its first window of steps."),
     ],
 )
-def test_without_steps_the_verdict_says_why(report, options, traces_alone, sentence):
+def test_without_steps_the_verdict_says_why(report, options, sentence):
     loaded = report({}, steps=0, **options)
-    verdict = build_run(loaded, traces_alone=traces_alone).verdict
+    verdict = build_run(loaded).verdict
     assert (verdict.kind, verdict.sentence) == ("not_measured", sentence)
 
 

@@ -90,7 +90,7 @@ def small_batch():
 
 def test_the_answer_comes_first_then_the_findings_then_the_devices_time(small_batch):
     first = [section.id for section in small_batch.sections if section.detail == "first"]
-    assert first == ["limit", "verdict", "findings", "device_time"]
+    assert first == ["limit", "headline", "verdict", "findings", "device_time"]
     assert texts(small_batch, "limit") == ["GPU 2% busy: it waits for the host."]
     verdict, finding = small_batch.verdict, small_batch.findings[0]
     assert (verdict.kind, verdict.finding) == ("change", finding.id)

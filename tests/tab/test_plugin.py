@@ -67,21 +67,37 @@ def test_a_folder_of_plain_traces_is_a_run_of_its_profiled_steps(tmp_path, made_
     (listed,) = get(client, "runs").json["runs"]
     assert (listed["name"], listed["state"], listed["analysed"]) == ("resnet", "trace", 0)
     waiting = read_document(get(client, "report", run="resnet").json)
-    assert "Operators says" in lines_in([waiting.section("notices")])[0]
+    assert waiting.verdict.title == "No trace is analysed yet"
     assert plugin.is_active()
     write_analysis(str(trace))
     assert get(client, "runs").json["runs"][0]["analysed"] == 1
     analysis = read_analysis(str(trace))
     marks = sum(step.dur_ns for step in analysis.steps)
     report = read_document(get(client, "report", run="resnet").json)
-    assert report.verdict == trace_document(analysis).verdict
-    assert report.findings == trace_document(analysis).findings
+    assert report.sections[1:] == trace_document(analysis).sections
     step_ns = max(marks, analysis.gpu.span_ns) / 3
     assert report.figure("step_ns") == pytest.approx(step_ns, abs=1)
-    assert "Traces alone" in lines_in([report.section("notices")])[0]
+    assert "Traces only" in lines_in([report.section("notices")])[0]
     sections = read_sections(get(client, "operators", run="resnet").json["sections"])
     assert table_in(sections, "operators").rows
     assert get(client, "trace", run="resnet", file=trace.name).data == trace.read_bytes()
+
+
+def test_folders_of_traces_are_compared_with_one_another_and_with_no_run(tmp_path, made_runs):
+    made_runs.demo_run(tmp_path / "run")
+    for name, steps in (("a", 3), ("b", 4)):
+        (tmp_path / name).mkdir()
+        write_synthetic(tmp_path / name / "host.pt.trace.json", SyntheticSpec(steps=steps))
+    client, _ = make_client(tmp_path)
+    waiting = get(client, "compare", run="b", base="a")
+    assert waiting.json["state"] == "preparing"
+    for name in ("a", "b"):
+        write_analysis(str(tmp_path / name / "host.pt.trace.json"))
+    document = read_document(get(client, "compare", run="b", base="a").json)
+    assert document.figure("base") == str(tmp_path / "a" / "host.pt.trace.json")
+    assert table_in(document.sections, "operators").rows
+    refused = get(client, "compare", 400, run="b", base="run")
+    assert "run is a run and b holds only traces" in refused.json["error"]
 
 
 def test_traces_beside_records_are_no_run_of_their_own(tmp_path, made_runs):

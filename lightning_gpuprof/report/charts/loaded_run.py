@@ -11,7 +11,7 @@ from lightning_gpuprof.records.files import LOCAL, FileSystem, is_trace, run_fol
 from lightning_gpuprof.records.reader import RankRecords, RunReader, Session
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunStart
 from lightning_gpuprof.report.build_run import build_run
-from lightning_gpuprof.report.build_trace import trace_folder_document
+from lightning_gpuprof.report.build_trace import trace_document, unanalysed_document
 from lightning_gpuprof.report.charts.layout_file import LoadedLayout
 from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.report.document import Document
@@ -19,11 +19,10 @@ from lightning_gpuprof.report.load import Report, load_report
 from lightning_gpuprof.report.notices import rank_list
 from lightning_gpuprof.report.stored_analysis import read_analysis, stale_traces
 
-_ALONE = (
-    "Traces alone, without records of GpuProfCallback: step times, operators and findings are of "
+_TRACES_ONLY = (
+    "Traces only, without records of GpuProfCallback: step times, operators and findings are of "
     "the profiled steps; phases and memory are not known."
 )
-_WAITING = "No trace is analysed yet: figures follow here, or Operators says why there are none."
 
 
 class LoadedRun:
@@ -78,25 +77,26 @@ class LoadedRun:
 
     def document(self, query: Query) -> Document:
         """Return the document that `lightning-gpuprof report --json` prints."""
-        report = self.report(query)
-        analysis = self._last_analysis() if self.has_only_traces else None
-        if analysis is not None:
-            return trace_folder_document(analysis, name=self.name, notices=report.notices)
-        return build_run(report, traces_alone=self.has_only_traces)
+        if not self.has_only_traces:
+            return build_run(self.report(query))
+        analysis = self.last_analysis()
+        if analysis is None:
+            return unanalysed_document(self.name)
+        return trace_document(analysis, name=self.name, notices=(_TRACES_ONLY,))
 
     @property
     def has_only_traces(self) -> bool:
         """Whether the folder holds only traces, and no records of steps."""
         return self.folder == self.path
 
-    def _last_analysis(self) -> TraceAnalysis | None:
+    def last_analysis(self) -> TraceAnalysis | None:
         """Return the analysis of the last cycle that has one."""
         analyses = (self.analysis(cycle.trace_file) for _, cycle in reversed(self.cycles()))
         return next((analysis for analysis in analyses if analysis is not None), None)
 
     def _of_traces(self) -> Report:
         """Judge the last analysed trace of a folder that holds traces alone."""
-        analysis = self._last_analysis()
+        analysis = self.last_analysis()
         results, judged = judge_trace(analysis or TraceAnalysis())
         return Report(
             run=self.path,
@@ -104,7 +104,7 @@ class LoadedRun:
             findings=judged.findings,
             abstained=judged.abstained if judged.findings else (),
             silent=(),
-            notices=(_ALONE if analysis else _WAITING,),
+            notices=(),
             trials=None,
         )
 

@@ -27,10 +27,6 @@ NOT_WRITTEN_YET = (
     "yet. If the run no longer trains, it was killed before that."
 )
 UNTIMED = "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks."
-UNMARKED = (
-    "A trace tells steps apart where the script calls prof.step() after each; its analysis takes "
-    "a moment."
-)
 FEW_SLOW_STEPS = "slow-steps-share"
 UNEXPLAINED_FRAC, USUAL_FRAC = WARNING_FRAC, CRITICAL_FRAC
 """Shares of the run that must not be passed over: those that no finding explains, and all that are
@@ -85,14 +81,19 @@ def _step_note(run: RunResults) -> str:
     steps = run.steps
     assert steps is not None
     count = steps.dur.count
-    noun = "step" if count == 1 else "steps"
-    mean = f"mean of {count:,} {BASES.get(steps.basis, '')}{noun}"
-    texts = [mean, f"median {duration(steps.dur.p50_ns)}"]
+    basis, median = BASES.get(steps.basis, ""), f"median {duration(steps.dur.p50_ns)}"
+    of, on_host = (
+        f"mean of {count:,} {basis}steps",
+        f"the host's mean {duration(steps.dur.mean_ns)}",
+    )
+    texts = [of, median]
+    if count == 1:
+        of, on_host = f"1 {basis}step", f"the host's {duration(steps.dur.mean_ns)}"
+        texts = [of]
     if (run.step_ns or 0) > steps.dur.mean_ns:
-        texts = [
-            f"{mean}, by the device's clock",
-            f"the host's mean {duration(steps.dur.mean_ns)}, median {duration(steps.dur.p50_ns)}",
-        ]
+        texts = [f"{of}, by the device's clock", on_host]
+        if count > 1:
+            texts[-1] += f", {median}"
     if run.samples_per_s:
         texts.append(f"{rate(run.samples_per_s)} samples/s")
     return "; ".join(texts)
@@ -102,15 +103,10 @@ def verdict(
     run: RunResults,
     findings: Sequence[Finding],
     answers: Sequence[Answer],
-    *,
-    traces_alone: bool = False,
 ) -> Verdict:
-    """Decide what holds the run back and what to do first, or why nothing is proposed.
-
-    `traces_alone` means that there are only traces, and no records of steps.
-    """
+    """Decide what holds the run back and what to do first, or why nothing is proposed."""
     if run.steps is None or not run.step_ns:
-        return _no_steps(run, traces_alone=traces_alone)
+        return _no_steps(run)
     doing = DOING.get(run.start.stage)
     again = " to judge." if doing else ": train longer and look again."
     if run.steps.basis == "all":
@@ -193,13 +189,11 @@ def change_verdict(finding: Finding, run: RunResults) -> Verdict:
     )
 
 
-def _no_steps(run: RunResults, *, traces_alone: bool) -> Verdict:
+def _no_steps(run: RunResults) -> Verdict:
     stage = run.start.stage
     step = "batch" if stage in DOING else "training step"
     title = f"No {step} was recorded"
-    if traces_alone:
-        sentence = UNMARKED
-    elif run.status == "open":
+    if run.status == "open":
         sentence = NOT_WRITTEN_YET
     elif run.start.timer or run.status == "exception":
         sentence = f"This {stage} session ended before it wrote its first window of steps."

@@ -12,7 +12,7 @@ const STATES = {
   interrupted: ["interrupted", "the run was interrupted by hand"],
   exception: ["failed", "the run ended with an exception"],
   "newer-schema": ["newer version", "written by a newer version of lightning-gpuprof"],
-  trace: ["traces alone", "profiler traces without records of GpuProfCallback"],
+  trace: ["traces only", "profiler traces without records of GpuProfCallback"],
   unreadable: ["unreadable", "its first record cannot be read"],
 };
 /** The parts of an address that concern a single run. */

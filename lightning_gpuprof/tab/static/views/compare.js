@@ -13,7 +13,7 @@ export const compare = {
   label: "Compare",
   about: "This run against another one: steps by the host's clock, kernels by the device's.",
   async render(context) {
-    const others = context.runs.filter((run) => run.name !== context.run.name && run.steps);
+    const others = context.runs.filter((run) => run.name !== context.run.name && isComparable(run, context.run));
     if (!context.source.live) {
       return empty(
         "This report holds one run. `lightning-gpuprof compare BASE NEW` and TensorBoard's PROFILE tab compare two.",
@@ -21,8 +21,10 @@ export const compare = {
     }
     if (!others.length) {
       return empty(
-        "There is no other run with steps here to compare with. Train a second one, or point TensorBoard at a " +
-          "folder of several.",
+        isOfTraces(context.run)
+          ? "There is no other folder of traces here to compare with. Point TensorBoard at a folder of several."
+          : "There is no other run with steps here to compare with. Train a second one, or point TensorBoard at a " +
+            "folder of several.",
       );
     }
     const base = others.find((run) => run.name === context.state.base) ?? runBefore(context.run, others);
@@ -46,6 +48,20 @@ export const compare = {
     }
   },
 };
+
+/** @param {RunLine} run */
+function isOfTraces(run) {
+  return run.state === "trace";
+}
+
+/**
+ * Runs are compared with runs that have steps, and folders of traces with one another.
+ * @param {RunLine} run
+ * @param {RunLine} shown
+ */
+function isComparable(run, shown) {
+  return isOfTraces(shown) ? isOfTraces(run) : Boolean(run.steps);
+}
 
 /** @param {string} text */
 function empty(text) {

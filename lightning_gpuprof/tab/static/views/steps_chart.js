@@ -28,7 +28,7 @@ const UNITS = /** @type {const} */ ([
  */
 export function stepsChart(context, payload, options) {
   const phases = Object.entries(payload.phase_ns).filter(([, values]) => values.some((value) => value > 0));
-  if (!payload.first.length) return h("p.empty", null, "No steps recorded yet.");
+  if (!payload.first.length) return h("p.empty", { role: "note" }, stepless(context));
   return h(
     "div",
     null,
@@ -43,6 +43,12 @@ export function stepsChart(context, payload, options) {
     options.marks && markLegend(payload),
     cutNote(drawnHeight(payload, phases)),
   );
+}
+
+/** Why there are no steps to draw. @param {import("../app.js").Context} context */
+function stepless({ run }) {
+  if (run.state === "trace") return "Traces hold no phases of steps: Overview has the profiled steps, Timeline their events.";
+  return run.state === "live" ? "Waiting for the first steps." : "This run recorded no step.";
 }
 
 /** @param {string} phase */
