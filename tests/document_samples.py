@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from analyzed import made_analysis
 from made_records import make_session, memory, write_run
-from made_runs import all_runs, gpu_run, worker_run
+from made_runs import all_runs, gpu_run, slowing_run, worker_run
 from made_trials import TRIALS
 from recorded import RECORDED, lay_out, lay_out_faults
 
@@ -47,6 +47,7 @@ def run_documents(folder: Path) -> dict[str, Document]:
     cpu_run(folder / "cpu")
     all_runs(folder / "made")
     worker_run(folder / "workers")
+    slowing_run(folder / "slowing")
     lay_out(folder / "h100")
     documents = {}
     for path in sorted(top_runs(str(folder))):

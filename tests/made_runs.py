@@ -20,6 +20,7 @@ from made_records import (
     WINDOW,
     add_cycle,
     kernel,
+    make_session,
     operator,
     run_end,
     run_start,
@@ -30,8 +31,17 @@ from snapshot_builder import SnapshotBuilder
 from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
+from lightning_gpuprof.records.facts import (
+    Capture,
+    CaptureReason,
+    PhaseShift,
+    ProcessMemory,
+    SlowDown,
+    SlowDownShape,
+)
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, snapshot_name, trace_name
 from lightning_gpuprof.records.lines import (
+    CapturedLines,
     CodePlace,
     CompileEvent,
     HostLines,
@@ -50,6 +60,7 @@ from lightning_gpuprof.records.schema import (
     OutsideSpan,
     ProfilerCycle,
     Scalars,
+    StepFlag,
 )
 from lightning_gpuprof.report.charts.layout_file import write_layout
 
@@ -314,6 +325,82 @@ def many_rank_run(folder: Path, *, ranks: int = 40, late: int = 27, steps: int =
         records = [start, *windows(steps, phases, seed=rank, parts=parts), run_end(steps)]
         write_run(folder, records, rank=rank)
     return folder
+
+
+def slowing_run(folder: Path, *, steps: int = 1200, since: int = 800) -> Path:
+    """A run whose callbacks take 6 ms more from a step on, which was noticed and captured."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = np.arange(steps)
+    work = np.where(numbers < since, MS, 7 * MS)
+    phases = {Phase.FORWARD: 12 * MS + numbers % 11 * MS // 10, Phase.CALLBACKS: work}
+    steps_ms = {"compute": 0, "idle": 20, "exposed_comm": 0, "exposed_copy": 0}
+    names = ("aten::add", "aten::sort")
+    cycles = [
+        add_cycle(
+            folder,
+            cycle=number,
+            first_step=first,
+            operators=[operator("aten::mm", 30, 15.0, 15.0), operator(names[number], 3, 9.0, 9.0)],
+            gpu_ms=steps_ms,
+        )
+        for number, first in enumerate((10, since + 60))
+    ]
+    first_lines, captured_lines = (
+        HostLines(
+            300, lines, {"forward": 300 - share, "callbacks": share}, first_step=a, last_step=b
+        )
+        for lines, share, a, b in (
+            (_lines(0, 134), 20, 5, 400),
+            (_lines(100, 93), 105, since + 60, since + 300),
+        )
+    )
+    slow_down = SlowDown(
+        shape=SlowDownShape.STEP,
+        since_step=since,
+        noticed_step=since + 49,
+        phase="callbacks",
+        before_ns=13 * MS + MS // 2,
+        during_ns=19 * MS + MS // 2,
+        phases={"callbacks": PhaseShift(MS, 7 * MS)},
+    )
+    capture = Capture(
+        number=0,
+        why=CaptureReason.SLOW_DOWN,
+        step=since + 50,
+        onset_step=since,
+        first_step=since + 60,
+        last_step=since + 62,
+        trace_file=cycles[1].trace_file,
+        samples=300,
+    )
+    asked = Capture(
+        number=1, why=CaptureReason.REQUEST, step=since + 350, problem="The disk is full."
+    )
+    records = make_session(
+        phases,
+        steps=steps,
+        flags=np.where(numbers < 3, int(StepFlag.WARMUP), 0),
+        samples=np.where(numbers < since, 32, 33),
+        parts={"callbacks/Tracker": work},
+        window=WINDOW,
+        records=[
+            *(first_lines, cycles[0], slow_down, msgspec.structs.replace(cycles[1], capture=0)),
+            *(CapturedLines(0, captured_lines), capture, asked),
+            *(ProcessMemory(step, 2**30 * (1 + (step > since))) for step in range(49, steps, 50)),
+        ],
+    )
+    return write_run(folder, records)
+
+
+def _lines(count: int, of_model: int) -> tuple[LineCount, ...]:
+    """Return samples of a callback's line, as many as given, and of a line of the model."""
+    own = LineCount(
+        "callbacks", "train.py", 31, "on_train_batch_end", "self.seen.sort()", None, None, count
+    )
+    model = LineCount(
+        "forward", "train.py", 12, "training_step", "loss = self.net(x)", None, None, of_model
+    )
+    return (own, model) if count else (model,)
 
 
 def live_run(folder: Path) -> Path:

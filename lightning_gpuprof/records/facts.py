@@ -371,6 +371,69 @@ class Capture(FactBase, tag="capture", frozen=True):
     problem: str = ""
 
 
+class SlowDownShape(str, Enum):
+    """How the time of steps changes in a slow-down."""
+
+    STEP = "step"
+    """At once: all steps are longer from a step on."""
+    RAMP = "ramp"
+    """Little by little: from a step on, each step is longer than the step before."""
+    SPIKES = "spikes"
+    """From a step on, single steps are longer at regular distances."""
+
+
+class PhaseShift(Struct, frozen=True):
+    """What a phase takes per step before and during a slow-down."""
+
+    before_ns: int
+    during_ns: int
+
+
+class SlowDown(FactBase, tag="slow_down", frozen=True, kw_only=True):
+    """A slow-down that was noticed while training ran.
+
+    A later record with the same `since_step` replaces it. All others count too: this is the only
+    fact with several records in a session.
+
+    Args:
+        shape: How the time of steps changes.
+        since_step: The first slow step.
+        until_step: The last slow step; None while it lasts.
+        noticed_step: The last step that was known when it was noticed.
+        phase: The phase with most of the change; None if no phase has half of it, as with other
+            programs on the same cores.
+        before_ns: The usual step before.
+        during_ns: The step since then: of a step change the usual step, of a ramp the last steps,
+            of spikes the mean step.
+        per_100_steps_ns: Of a ramp, by how much a step is longer 100 steps later.
+        every_steps: Of spikes, their distance in steps.
+        height_ns: Of spikes, by how much such a step usually exceeds the others.
+        phases: The phases that changed, by name, the one that changed most first.
+    """
+
+    shape: SlowDownShape
+    since_step: int
+    noticed_step: int
+    before_ns: int
+    during_ns: int
+    until_step: int | None = None
+    phase: str | None = None
+    per_100_steps_ns: int | None = None
+    every_steps: int | None = None
+    height_ns: int | None = None
+    phases: dict[str, PhaseShift] = {}
+
+    @property
+    def more_ns(self) -> int:
+        """By how much a step is longer than before."""
+        return self.during_ns - self.before_ns
+
+    @property
+    def lasts(self) -> bool:
+        """Whether steps were still slow when this was recorded."""
+        return self.until_step is None
+
+
 class SyncSteps(FactBase, tag="sync_steps", frozen=True):
     """How many steps an inspection watched for host syncs."""
 
@@ -398,5 +461,6 @@ Fact = (
     | MetricStates
     | PredictOutputs
     | Capture
+    | SlowDown
     | SyncSteps
 )

@@ -12,7 +12,13 @@ from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.errors import ConfigError, RecordError
 from lightning_gpuprof.records import facts, schema
 from lightning_gpuprof.records.files import LOCAL, FileSystem
-from lightning_gpuprof.records.lines import HostLines, ModuleCalls, OutsideLines, WorkerLines
+from lightning_gpuprof.records.lines import (
+    CapturedLines,
+    HostLines,
+    ModuleCalls,
+    OutsideLines,
+    WorkerLines,
+)
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.step_columns import missing_value
 
@@ -20,7 +26,7 @@ _SPAN = re.compile(r"([0-9]{0,15})-([0-9]{0,15})")
 _HOW = "Write RUN@0-4000 for its steps 0 to 4,000, or RUN@4200- for all from step 4,200 on"
 _OF_ALL_STEPS = (
     *(facts.CoreWait, facts.CpuQuota, facts.IoPressure, facts.PageFaults, facts.MetricStates),
-    *(HostLines, OutsideLines, WorkerLines, ModuleCalls),
+    *(OutsideLines, WorkerLines, ModuleCalls),
 )
 """Records that sum up a session without saying in which of its steps."""
 _OF_FIRST_STEPS = (facts.StageWork, facts.BatchSizes)
@@ -84,8 +90,9 @@ def steps_in(session: Session, span: StepSpan) -> Session:
     Times count from the span's beginning, which is that of its first step; what lies between two
     steps belongs to the earlier. A span that begins with the session's first step has its setup,
     too, and one that has its last step also what follows. Records that sum up the whole session
-    are left out, and so are profiler cycles that the span has not all steps of. Steps that were not
-    timed by phase count where the first of their window does.
+    are left out, and so are profiler cycles and sampled lines that the span has not all steps of.
+    Lines that were sampled for a capture are those of its span. Steps that were not timed by phase
+    count where the first of their window does.
 
     Raises:
         RecordError: The session recorded no step of the span.
@@ -135,14 +142,22 @@ class _Part:
         start = msgspec.structs.replace(self._whole.start, started_unix_ns=began)
         others = (self._within(record) for record in self._whole.records[1:])
         records = [start, *(record for record in others if record is not None)]
+        for captured in self._whole.all(CapturedLines):
+            if captured.host is not None and self._covers(captured.host):
+                records.append(captured.host)
+                records += [captured.workers] if captured.workers is not None else []
         if (end := self._end(records, len(columns["start_ns"]))) is not None:
             records.append(end)
         return replace(self._whole, start=start, records=tuple(records), columns=columns)
 
     def _within(self, record: schema.Record) -> schema.Record | None:
         """Return a record, or what of it lies in the span; None for one that does not."""
-        if isinstance(record, (schema.RunEnd, *_OF_ALL_STEPS)):
+        if isinstance(record, (schema.RunEnd, CapturedLines, *_OF_ALL_STEPS)):
             return None
+        if isinstance(record, HostLines):
+            return record if self._covers(record) else None
+        if isinstance(record, facts.SlowDown):
+            return record if record.since_step in self._span else None
         if isinstance(record, _OF_FIRST_STEPS):
             return record if self._has_first else None
         if isinstance(record, schema.Scalars):
@@ -162,6 +177,12 @@ class _Part:
             start_ns, end_ns = record.start_ns - self._begin_ns, record.end_ns - self._begin_ns
             return msgspec.structs.replace(record, start_ns=start_ns, end_ns=end_ns)
         return record
+
+    def _covers(self, lines: HostLines) -> bool:
+        """Return whether all samples are of steps in the span."""
+        if lines.first_step is None or lines.last_step is None:
+            return False
+        return lines.first_step in self._span and lines.last_step in self._span
 
     def _scalars(self, record: schema.Scalars) -> schema.Scalars | None:
         inside = [index for index, step in enumerate(record.steps) if step in self._span]

@@ -5,12 +5,17 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
 from lightning_gpuprof.analysis.compare.bootstrap import Interval as ChangeInterval
-from lightning_gpuprof.analysis.compare.compare import Change, Comparison, without_compiling
+from lightning_gpuprof.analysis.compare.compare import (
+    Change,
+    Comparison,
+    PartChange,
+    without_compiling,
+)
 from lightning_gpuprof.analysis.compare.compare import Verdict as Outcome
 from lightning_gpuprof.analysis.compare.same import ValueCheck
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
@@ -26,6 +31,7 @@ from lightning_gpuprof.report.document import (
     Figures,
     Interval,
     Part,
+    Place,
     Quantity,
     Section,
     Subject,
@@ -39,8 +45,10 @@ from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.report.load import Report
 from lightning_gpuprof.report.predictions import predictions, predictions_section
 from lightning_gpuprof.report.run.answer import BASES
+from lightning_gpuprof.report.run.places import place_of_line
 from lightning_gpuprof.units import percent
 
+ChangeType = TypeVar("ChangeType", bound=Change)
 MOST_ROWS = 20
 FIRST_ROWS = 8
 MIN_FIT_DIFFERENCE = 0.01
@@ -368,8 +376,11 @@ def _step_sections(result: Comparison) -> Iterator[Section]:
         )
         yield Section("steps", "Step time", "page", (steps,), note=note)
     clock = ", by the host's clock" if any(result.by_device) else ""
-    if phases := _phases("phases", result.phases, result):
+    if phases := _phases("phases", result.phases, result, result.parts):
         yield Section("phases", "Phases", "page", (phases,), note=f"mean {unit}{clock}")
+    if lines := _lines(result):
+        note = f"sampled on the host, mean {unit}; differences that are beyond chance"
+        yield Section("lines", "Lines", "page", (lines,), note=note)
     if between := _phases("between_epochs", result.between, result):
         yield Section("between_epochs", "Between epochs", "page", (between,), note=f"mean {unit}")
 
@@ -429,24 +440,49 @@ def _changes(id: str, changes: Sequence[Change]) -> Table | None:
     return Table(id, columns, tuple(rows)) if rows else None
 
 
-def _phases(id: str, changes: Sequence[Change], result: Comparison) -> Table | None:
-    """Return phases in both runs, the largest change first."""
-    rows: list[dict[str, Value]] = [
-        {
-            "id": change.name,
-            "label": phase_label(change.name),
-            "base": change.base,
-            "new": change.new,
-            "diff": change.shift,
-            "diff_frac": change.diff_frac,
-        }
-        for change in sorted(changes, key=lambda change: -abs(change.shift))
-    ]
+def _phases(
+    id: str, changes: Sequence[Change], result: Comparison, parts: Sequence[PartChange] = ()
+) -> Table | None:
+    """Return phases in both runs, the largest change first, and their parts that changed."""
+    changed, rows = _changed(changes, result), list[dict[str, Value]]()
+    first = 0
+    for change in sorted(changes, key=lambda change: -abs(change.shift)):
+        rows.append({"id": change.name, "label": phase_label(change.name), **_values_of(change)})
+        rows += [
+            {"id": part.name, "label": part.part, "level": 1, **_values_of(part)}
+            for part in _changed(parts, result)[:MOST_ROWS]
+            if part.name == change.name
+        ]
+        first = len(rows) if change in changed else first
     if not rows:
         return None
-    first = max(1, len(_changed(changes, result)))
     columns = _change_columns(Column("label", "Phase", "text"))
-    return Table(id, columns, tuple(rows), first_rows=first, color="id")
+    return Table(id, columns, tuple(rows), first_rows=max(1, first), color="id")
+
+
+def _lines(result: Comparison) -> Table | None:
+    """Return the lines whose time surely differs, the largest change first."""
+    rows: tuple[dict[str, Value], ...] = tuple(
+        {
+            "place": place_of_line(change.line),
+            "phase": Place(phase=change.name),
+            **_values_of(change),
+        }
+        for change in _changed(result.lines, result)[:MOST_ROWS]
+        if change.sure
+    )
+    name, *times = _change_columns(Column("place", "Line", "place", keep_end=True))
+    columns = (name, Column("phase", "In", "place"), *times)
+    return Table("lines", columns, rows, first_rows=FIRST_ROWS, color="phase") if rows else None
+
+
+def _values_of(change: Change) -> dict[str, Value]:
+    return {
+        "base": change.base,
+        "new": change.new,
+        "diff": change.shift,
+        "diff_frac": change.diff_frac,
+    }
 
 
 def _change_columns(name: Column) -> tuple[Column, ...]:
@@ -459,7 +495,7 @@ def _change_columns(name: Column) -> tuple[Column, ...]:
     )
 
 
-def _changed(changes: Sequence[Change], result: Comparison) -> list[Change]:
+def _changed(changes: Sequence[ChangeType], result: Comparison) -> list[ChangeType]:
     """Return the times that changed by enough of a step to be shown first."""
     least_ns = MIN_SHARE * (result.steps.mean_ns.base or 0.0)
     return [change for change in changes if abs(change.shift) >= least_ns]

@@ -46,6 +46,11 @@ from lightning_gpuprof.report.run.places import (
 from lightning_gpuprof.report.run.ranks import ranks_section
 from lightning_gpuprof.report.run.rest import memory_section, rest_section
 from lightning_gpuprof.report.run.session import facts_section, process_section
+from lightning_gpuprof.report.run.slow_downs import (
+    before_during_section,
+    captures_section,
+    slow_downs_section,
+)
 from lightning_gpuprof.report.run.steps import (
     outside_section,
     phases_section,
@@ -109,6 +114,8 @@ def _sections(report: Report) -> Iterator[Section | None]:
     yield not_worth_it_section(run, findings)
     yield plan_section(run, findings)
     yield from _trials(report)
+    yield slow_downs_section(run)
+    yield captures_section(run)
     yield account_section(run)
     yield step_time_section(run)
     yield lines_section(run)
@@ -134,6 +141,7 @@ def _verbose_sections(report: Report, answers: tuple[Answer, ...]) -> Iterator[S
     """Yield most of the sections that only a verbose report shows."""
     run = report.results
     yield facts_section(run)
+    yield before_during_section(report.before_during, report.run)
     yield slowest_section(run)
     yield recorded_steps_section(run)
     yield totals_section(run)

@@ -116,8 +116,8 @@ class Table(Struct, frozen=True, tag="table", omit_defaults=True):
     """Rows by column key. A key that a row lacks was not measured.
 
     Rows may have keys beside the columns': `level` (1: part of the row above it), `state` (a
-    `State`), `note` (a sentence about the row), `id`, `view` (the tab's view that shows it) and
-    `finding` (the finding that answers it).
+    `State`), `note` (a sentence about the row), `id`, `view` (the tab's view that shows it),
+    `trace` (the trace file that this view shows) and `finding` (the finding that answers it).
     """
 
     id: str

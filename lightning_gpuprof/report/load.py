@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from lightning_gpuprof.analysis.compare.before_during import BeforeDuring, before_during
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
@@ -87,6 +88,8 @@ class Report:
     notices: tuple[str, ...]
     """Remarks on the session and its files, such as incomplete records."""
     trials: Trials | None = None
+    before_during: BeforeDuring | None = None
+    """The steps before the costliest slow-down and those during it; None if none was noticed."""
     oom_snapshot: str | None = None
     """The path of the snapshot of device memory as it ran out."""
     fs: FileSystem = LOCAL
@@ -152,6 +155,7 @@ def load_report(
             *damaged,
         ),
         trials=trials,
+        before_during=None if span else before_during(ranks, analyses, results),
         oom_snapshot=_oom_snapshot(run, ranks, results) if span is None else None,
         fs=fs,
     )

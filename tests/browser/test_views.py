@@ -280,3 +280,31 @@ def test_trials_stand_beside_the_findings_predicted_against_measured(page):
     effects = next(row for row in rows if "num_workers=2" in row[0])
     assert {"3.00 to 5.00 ms", "bit-equal"} <= set(effects)
     page.wait_for(".finding", "measured (num_workers=2)")
+
+
+def test_a_slow_down_and_its_captures_are_marked_over_the_steps(page):
+    page.open("slowing", view="steps")
+    page.wait_for("ul.legend", "slower from step 800 in callbacks: 19.5 ms instead of 13.5 ms")
+    drawn = "return document.querySelector('.js-plotly-plot')?.layout?.shapes"
+    shapes = page.browser.wait(drawn)
+    assert [(shape["type"], shape["x0"]) for shape in shapes] == [
+        ("line", 800),
+        ("rect", 860),
+        ("rect", 1150),
+    ]
+    lines = "return document.querySelectorAll('.js-plotly-plot .shapelayer path').length"
+    page.browser.wait(f"{lines} === 3 || null")
+    before = page.wait_for(".card", "Before and during the slow-down")
+    assert "train.py:31" in before
+    assert "process memory\t1.00 GiB\t2.00 GiB\t+100.0%" in before
+    page.click("ul.legend button.link", "capture 0 because of a slow-down, steps 860 to 862")
+    page.wait_for("h1", "Timeline")
+    address = page.browser.run("return decodeURIComponent(location.hash)")
+    assert "p.gpuprof.trace=rank0-cycle1.pt.trace.json.gz" in address
+
+
+def test_a_slow_down_in_a_table_opens_the_steps_around_it(page):
+    page.open("slowing", view="steps")
+    page.wait_for(".card", "Slow-downs")
+    page.click("[data-table='slow_downs'] button.link", "800")
+    page.wait_for("p.muted", "Steps 775 to 825")

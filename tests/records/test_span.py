@@ -4,7 +4,7 @@ from made_records import MS, memory
 
 from lightning_gpuprof.errors import ConfigError, RecordError
 from lightning_gpuprof.records.facts import AnomalyMode, BatchSizes, CoreWait, ProcessMemory
-from lightning_gpuprof.records.lines import HostLines
+from lightning_gpuprof.records.lines import CapturedLines, HostLines, WorkerLines
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
@@ -174,3 +174,20 @@ class TestPart:
 )
 def test_two_spans_may_have_steps_in_common(one, other, common):
     assert one.common(other) == common
+
+
+class TestLines:
+    def test_are_those_of_the_span_if_all_samples_are(self, session):
+        lines = HostLines(3, (), {"forward": 3}, first_step=10, last_step=40)
+        whole = session(lines)
+        assert steps_in(whole, StepSpan(5, 50)).last(HostLines) == lines
+        assert steps_in(whole, StepSpan(20)).last(HostLines) is None
+
+    def test_of_a_capture_in_the_span_are_those_of_the_span(self, session):
+        first = HostLines(3, (), {"forward": 3}, first_step=0, last_step=40)
+        later = HostLines(4, (), {"forward": 4}, first_step=60, last_step=70)
+        workers = WorkerLines(processes=1, work=2, waiting=0, handing=0, lines=())
+        whole = session(first, CapturedLines(0, later, workers))
+        part = steps_in(whole, StepSpan(50))
+        assert (part.last(HostLines), part.last(WorkerLines)) == (later, workers)
+        assert steps_in(whole, StepSpan(65)).last(HostLines) is None

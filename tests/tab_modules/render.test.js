@@ -191,6 +191,15 @@ test("a chart is drawn by the page, and elsewhere is a link to its view", () => 
   assert.equal(here.all("canvas").length, 1);
 });
 
+test("a row with a trace opens its view on that trace", () => {
+  const went = [];
+  const rows = [{ name: "capture 0", view: "timeline", trace: "rank0-capture0.gz" }];
+  const table = { type: "table", id: "t", columns: [{ key: "name", label: "", unit: "text" }], rows };
+  const root = box(sectionCard(surface({ go: (changes) => went.push(changes) }), section("x", table)));
+  root.all("button.link")[0].listeners.click();
+  assert.deepEqual(went, [{ view: "timeline", trace: "rank0-capture0.gz" }]);
+});
+
 test("a row opens its own view, otherwise the view of its table", () => {
   const views = [];
   const rows = [{ name: "a", view: "memory" }, { name: "b" }];

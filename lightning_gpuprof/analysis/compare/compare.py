@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import inf
 from typing import NamedTuple, TypeVar
 
 from lightning_gpuprof.analysis.chance import MIN_BLOCKS
@@ -10,6 +11,7 @@ from lightning_gpuprof.analysis.compare import same
 from lightning_gpuprof.analysis.compare.bootstrap import Interval, change_of_fit
 from lightning_gpuprof.analysis.compare.outputs import check_outputs
 from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
+from lightning_gpuprof.analysis.run.line_times import LineTime, line_times, unlisted_ns
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.steady import Distribution
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
@@ -73,6 +75,23 @@ class PhaseChange(Change):
         return Phase(self.name)
 
 
+@dataclass(frozen=True)
+class PartChange(PhaseChange):
+    """The mean time of a named part of a phase, such as a callback, in both runs."""
+
+    part: str
+
+
+@dataclass(frozen=True)
+class LineChange(PhaseChange):
+    """The mean time at a line of the program in both runs, by samples in a phase."""
+
+    line: LineTime
+    """The line as the new run has it, or else the base."""
+    sure: bool
+    """Whether the difference is beyond what chance explains of so many samples."""
+
+
 class StepChanges(NamedTuple):
     """A step's figures in both runs, in the order in which they are shown.
 
@@ -125,6 +144,10 @@ class Comparison:
     """Why the time of torch.compile is not part of `fit_change`; None if it is, or took no time."""
     steps: StepChanges
     phases: tuple[PhaseChange, ...]
+    parts: tuple[PartChange, ...]
+    """Named callbacks, loggers and regions within phases, the largest change first."""
+    lines: tuple[LineChange, ...]
+    """Lines that were sampled in both runs, the largest change first; empty if a run has none."""
     between: tuple[PhaseChange, ...]
     """Phases between epochs, per step."""
     operators: tuple[Change, ...]
@@ -156,9 +179,11 @@ class _Side(NamedTuple):
         return None if time_ns is None else time_ns / self.divisor
 
 
-def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Comparison:
-    """Compare two runs."""
-    per_sample = _batch_sizes_differ(base, new)
+def compare(
+    base: RunResults, new: RunResults, *, tolerance: float, per_step: bool = False
+) -> Comparison:
+    """Compare two runs; where batch sizes differ, times are per sample unless `per_step`."""
+    per_sample = not per_step and _batch_sizes_differ(base, new)
     divisors = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
     sides = _Side(base, divisors[0]), _Side(new, divisors[1])
     compiling_left_out = _compiling_left_out(base, new)
@@ -190,6 +215,8 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
         compiling_left_out=compiling_left_out,
         steps=_steps(*sides),
         phases=_phases(*sides),
+        parts=_parts(*sides),
+        lines=_lines(*sides),
         between=_between(*sides),
         operators=operators,
         kernels=kernels,
@@ -317,6 +344,61 @@ def _phases(base: _Side, new: _Side) -> tuple[PhaseChange, ...]:
         if any(means):
             changes.append(PhaseChange(phase.value, *means))
     return tuple(changes)
+
+
+def _parts(base: _Side, new: _Side) -> tuple[PartChange, ...]:
+    def means(side: _Side) -> dict[tuple[Phase, str], float]:
+        return {
+            (part.phase, part.name): part.per_step.mean_ns / side.divisor
+            for part in side.run.parts
+            if part.per_step is not None
+        }
+
+    old, now = means(base), means(new)
+    changes = [
+        PartChange(phase.value, old.get((phase, name), 0.0), now.get((phase, name), 0.0), name)
+        for phase, name in {**old, **now}
+    ]
+    return tuple(sorted(changes, key=lambda change: -abs(change.shift)))
+
+
+def _lines(base: _Side, new: _Side) -> tuple[LineChange, ...]:
+    """Compare the lines of two runs; the text of a line stands for its number."""
+    if base.run.lines is None or new.run.lines is None:
+        return ()
+
+    def by_text(side: _Side) -> dict[tuple[Phase, str, str, str], LineTime]:
+        times: dict[tuple[Phase, str, str, str], LineTime] = {}
+        for time in line_times(side.run):
+            text = time.source or str(time.line)
+            times.setdefault((time.phase, time.file, time.function, text), time)
+        return times
+
+    old, now, changes = by_text(base), by_text(new), []
+    for key in {**old, **now}:
+        before, after = old.get(key), now.get(key)
+        line = after or before
+        assert line is not None
+        low, high = _bounds(before, base)
+        new_low, new_high = _bounds(after, new)
+        changes.append(
+            LineChange(
+                line.phase.value,
+                base.scaled(None if before is None else before.mean_ns),
+                new.scaled(None if after is None else after.mean_ns),
+                line,
+                sure=new_low > high or new_high < low,
+            )
+        )
+    return tuple(sorted(changes, key=lambda change: -abs(change.shift)))
+
+
+def _bounds(time: LineTime | None, side: _Side) -> tuple[float, float]:
+    """Return the interval of a line's time; a line of few samples takes at most as they do."""
+    if time is not None:
+        return time.low_ns / side.divisor, time.high_ns / side.divisor
+    most_ns = unlisted_ns(side.run)
+    return 0.0, inf if most_ns is None else most_ns / side.divisor
 
 
 def _between(base: _Side, new: _Side) -> tuple[PhaseChange, ...]:

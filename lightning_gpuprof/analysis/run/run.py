@@ -8,6 +8,7 @@ import numpy as np
 from lightning_gpuprof.analysis.memory.memory_use import memory_results
 from lightning_gpuprof.analysis.run import sessions
 from lightning_gpuprof.analysis.run.account import run_account
+from lightning_gpuprof.analysis.run.circumstances import circumstances
 from lightning_gpuprof.analysis.run.compiling import compile_results
 from lightning_gpuprof.analysis.run.device_use import device_results
 from lightning_gpuprof.analysis.run.epochs import epoch_times
@@ -17,6 +18,7 @@ from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.ranks.rank_results import rank_results
 from lightning_gpuprof.analysis.run.recorded_facts import recorded_facts
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.analysis.run.slow_downs import captures, slow_downs
 from lightning_gpuprof.analysis.run.steady import mean_samples, steady_steps, step_stats
 from lightning_gpuprof.analysis.run.variation import step_variation
 from lightning_gpuprof.analysis.run.whole_fit import whole_fit
@@ -90,6 +92,9 @@ def analyze_run(
         lines=chosen.last(HostLines),
         ranks=rank_results(on_ranks, chosen.start.world_size),
         traces=_traces(on_ranks, traces),
+        slow_downs=slow_downs(chosen),
+        captures=captures(chosen),
+        circumstances=circumstances(chosen, steady),
         facts=recorded_facts(chosen, on_ranks.values()),
         warnings=(
             *(warning for records in ranks.values() for warning in records.warnings),

@@ -21,6 +21,7 @@ from lightning_gpuprof.analysis.run.whole_fit import WholeFit
 from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records import schema
+from lightning_gpuprof.records.facts import Capture, SlowDown
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.operator_times import OperatorTimes
 from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
@@ -98,6 +99,11 @@ class RunResults:
     """Samples of the training thread's stack; None if it was not sampled."""
     ranks: RankResults = field(default_factory=RankResults)
     traces: tuple[TraceView, ...] = ()
+    slow_downs: tuple[SlowDown, ...] = ()
+    """Those that were noticed while training ran, the earliest first."""
+    captures: tuple[Capture, ...] = ()
+    circumstances: Mapping[str, float] = field(default_factory=dict)
+    """What else is known of the steps, such as sizes of batches; names end in the unit."""
     facts: RecordedFacts = field(default_factory=RecordedFacts)
     operator_times: Mapping[str, OperatorTimes] = field(default_factory=dict)
     """What calls of operators take on the reader's machine, by `OperatorInputs.key`."""

@@ -29,6 +29,7 @@ from lightning_gpuprof.records.schema import (
 )
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query
+from lightning_gpuprof.report.charts.step_marks import StepMarks, step_marks
 from lightning_gpuprof.report.document import Document
 from lightning_gpuprof.report.notices import first_few
 
@@ -202,6 +203,7 @@ class Steps(Struct, frozen=True):
     """Number of the slowest step in the bucket."""
     flags: list[int]
     """All flags that occur in the bucket."""
+    marks: StepMarks = StepMarks()
 
 
 def steps_view(run: LoadedRun, query: Query) -> Steps:
@@ -231,6 +233,7 @@ def steps_view(run: LoadedRun, query: Query) -> Steps:
         max_ns=buckets.max_ns.tolist(),
         slowest=numbers[buckets.slowest].tolist(),
         flags=buckets.flags.tolist(),
+        marks=step_marks(session, int(numbers[-1]) if len(numbers) else 0),
     )
 
 

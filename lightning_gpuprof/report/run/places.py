@@ -40,7 +40,7 @@ def lines_section(run: RunResults) -> Section | None:
     lines = line_times(run)[:MOST_LINES]
     rows: list[dict[str, Value]] = [
         {
-            "place": _place(line),
+            "place": place_of_line(line),
             "phase": Place(phase=line.phase.value),
             "frac": Interval(line.low_frac, line.high_frac),
             "time_ns": Interval(line.low_ns, line.high_ns),
@@ -90,7 +90,7 @@ def outside_lines_section(run: RunResults) -> Section | None:
     lines.sort(key=lambda line: -line.count)
     rows: list[dict[str, Value]] = [
         {
-            "place": _place(line.most),
+            "place": place_of_line(line.most),
             "part": line.most.part,
             "frac": line.count / sampled.whole,
             "callee": line.most.callee,
@@ -119,7 +119,7 @@ def workers_section(run: RunResults) -> Section | None:
         return None
     rows: list[dict[str, Value]] = [
         {
-            "place": _place(line),
+            "place": place_of_line(line),
             "frac": Interval(line.low_frac, line.high_frac),
             "batch_ns": line.batch_ns,
             "callee": line.callee,
@@ -194,7 +194,7 @@ def compile_section(run: RunResults) -> Section | None:
             "what": f"runs uncompiled from step {reason.limit_step:,} on"
             if reason.limit
             else AGAIN,
-            "place": _place(reason.place),
+            "place": place_of_line(reason.place),
             "reason": reason.reason,
             "count": reason.count,
             "took_ns": reason.took_ns or None,
@@ -204,7 +204,7 @@ def compile_section(run: RunResults) -> Section | None:
     rows += [
         {
             "what": event.what,
-            "place": _place(event.place),
+            "place": place_of_line(event.place),
             "reason": event.reason,
             "hint": event.hint or None,
         }
@@ -230,7 +230,7 @@ def sync_sites_section(run: RunResults) -> Section | None:
         return None
     rows: list[dict[str, Value]] = [
         {
-            "place": _place(site),
+            "place": place_of_line(site),
             "operation": site.operation,
             "owner": site.owner,
             "count": site.count,
@@ -256,7 +256,8 @@ def sync_sites_section(run: RunResults) -> Section | None:
     return Section("sync_sites", "Host syncs", "page", (table,), note=note)
 
 
-def _place(line: SampledLine | LineCount | CodePlace | SyncSite) -> Place:
+def place_of_line(line: SampledLine | LineCount | CodePlace | SyncSite) -> Place:
+    """Return a line of code as a place."""
     return Place(
         file=line.file,
         line=line.line,

@@ -398,6 +398,33 @@ export interface Steps {
   slowest: number[];
   /** All flags that occur in the bucket. */
   flags: number[];
+  marks: StepMarks;
+}
+
+/** What happened to the pace of a run, at most `MOST_MARKS` of either. */
+export interface StepMarks {
+  slow_downs: SlowDownMark[];
+  captures: CaptureMark[];
+}
+
+/** A slow-down as a line over the chart of steps. */
+export interface SlowDownMark {
+  label: string;
+  shape: "ramp" | "spikes" | "step";
+  since_step: number;
+  until_step: number | null;
+  steps: number[];
+  level_ns: number[];
+}
+
+/** A capture, from its first recorded step to its last. */
+export interface CaptureMark {
+  label: string;
+  by_request: boolean;
+  first_step: number;
+  last_step: number;
+  /** Empty if there is no trace. */
+  trace_file: string;
 }
 
 /** Every finished profiler cycle of a run, in the order written. */

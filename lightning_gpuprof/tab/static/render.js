@@ -323,7 +323,8 @@ function titledTable(surface, spec, section) {
   const open = (/** @type {Row} */ row) => {
     const view = row.view ?? spec.opens;
     if (own) return () => own(row);
-    return typeof view === "string" ? () => surface.go({ view }) : null;
+    const trace = typeof row.trace === "string" ? row.trace : undefined;
+    return typeof view === "string" ? () => surface.go(trace === undefined ? { view } : { view, trace }) : null;
   };
   const state = surface.local(`${section.id}/${spec.id}`);
   const node = table(spec, { state, label: spec.title ?? section.title, open });

@@ -26,6 +26,8 @@ import { scrollBox } from "./scroll.js";
 
 const LONGEST_TEXT = 300;
 const LONGEST_TITLE = 2000;
+/** The columns whose bars are drawn by the sign of the difference. */
+const DIFFERENCES = new Set(["diff", "diff_ns"]);
 /** @type {ReadonlySet<string>} */
 const TEXT_UNITS = new Set(["text", "code", "place", "state", "flag"]);
 
@@ -303,6 +305,6 @@ function numberCell(content, value, column, largest) {
  * @param {Column} column
  */
 function barSpec(value, { key }) {
-  if (key !== "diff" || typeof value !== "number") return "i.cell-bar";
+  if (!DIFFERENCES.has(key) || typeof value !== "number") return "i.cell-bar";
   return value > 0 ? "i.cell-bar.more" : "i.cell-bar.less";
 }

@@ -11,6 +11,7 @@ from lightning_gpuprof.analysis.compare.compare import (
 from lightning_gpuprof.analysis.compare.same import check_values
 from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
 from lightning_gpuprof.records.facts import CompileTime
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.schema import (
     UNTIMED_STEPS,
     Device,
@@ -266,3 +267,51 @@ class TestCompiling:
         result = both(analyze, *runs)
         assert result.compiling_left_out is None
         assert result.steps.compiling_ns.base is None
+
+
+class TestPartsAndLines:
+    def test_named_parts_are_compared_the_largest_change_first(self, analyze):
+        base = {"phases": {"callbacks": 9 * MS}, "parts": {"callbacks/A": 5 * MS}}
+        new = {
+            "phases": {"callbacks": 9 * MS},
+            "parts": {"callbacks/A": 4 * MS, "callbacks/B": 3 * MS},
+        }
+        parts = both(analyze, base, new).parts
+        assert [(part.part, part.base, part.new) for part in parts] == [
+            ("B", 0, 3 * MS),
+            ("A", 5 * MS, 4 * MS),
+        ]
+
+    def test_lines_are_compared_by_their_text_wherever_they_have_moved(self, analyze):
+        base = {"phases": {"forward": 10 * MS}, "records": [sampled(line(7, 50))]}
+        new = {"phases": {"forward": 10 * MS}, "records": [sampled(line(9, 150))]}
+        (change,) = both(analyze, base, new).lines
+        assert (change.base, change.new, change.line.line) == (2.5 * MS, 7.5 * MS, 9)
+        assert change.sure
+
+    def test_a_difference_that_so_few_samples_may_have_by_chance_is_not_sure(self, analyze):
+        base = {"phases": {"forward": 10 * MS}, "records": [sampled(line(7, 90))]}
+        new = {"phases": {"forward": 10 * MS}, "records": [sampled(line(7, 100))]}
+        (change,) = both(analyze, base, new).lines
+        assert not change.sure
+
+    def test_a_line_that_one_run_lacks_was_not_measured_there(self, analyze):
+        base = {"phases": {"forward": 10 * MS}, "records": [sampled(line(7, 100, "a()"))]}
+        lines = line(7, 100, "a()"), line(8, 90, "b()")
+        new = {"phases": {"forward": 10 * MS}, "records": [sampled(*lines)]}
+        (change, _) = both(analyze, base, new).lines
+        assert (change.line.source, change.base, change.new) == ("b()", None, 4.5 * MS)
+        assert change.sure
+
+    def test_without_samples_in_both_runs_no_line_is_compared(self, analyze):
+        base = {"phases": {"forward": 10 * MS}, "records": [sampled(line(7, 100))]}
+        assert both(analyze, base, {"phases": {"forward": 10 * MS}}).lines == ()
+        assert both(analyze, {"phases": {"forward": 10 * MS}}, base).lines == ()
+
+
+def line(number, count, source="y = f(x)"):
+    return LineCount("forward", "t.py", number, "step", source, None, None, count)
+
+
+def sampled(*lines):
+    return HostLines(200, lines, {"forward": 200})

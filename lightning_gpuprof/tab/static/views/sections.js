@@ -3,7 +3,7 @@
 /** @typedef {import("../payloads").Section} Section */
 
 /** Sections about single steps, for the Steps view. */
-const OF_STEPS = ["step_time", "slowest", "recorded_steps", "totals", "outside"];
+const OF_STEPS = ["slow_downs", "captures", "before_during", "step_time", "slowest", "recorded_steps", "totals", "outside"];
 /** Sections that a view of its own shows in full. */
 const IN_OTHER_VIEWS = [/^operators/, /^kernels/, /^ranks$/, /^memory$/, /^charts$/];
 /** Verbose sections that the Overview shows in full: there is room beside the findings. */

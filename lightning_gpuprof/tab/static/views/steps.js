@@ -23,7 +23,10 @@ export const steps = {
     ]);
     const surface = {
       ...context,
-      open: { slowest: (/** @type {import("../table.js").Row} */ row) => show(context, Number(row.step)) },
+      open: {
+        slowest: (/** @type {import("../table.js").Row} */ row) => show(context, Number(row.step)),
+        slow_downs: (/** @type {import("../table.js").Row} */ row) => show(context, Number(row.since_step)),
+      },
     };
     const sections = payload.steps > 0 ? stepSections(report.sections) : [];
     return h(

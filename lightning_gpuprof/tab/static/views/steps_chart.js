@@ -5,6 +5,7 @@ import { MARKS, phaseColor } from "../colors.js";
 import { h } from "../dom.js";
 import { count, duration } from "../format.js";
 import { FLAGS, PHASES } from "../labels.js";
+import { markList, markShapes, slowDownLines } from "./step_marks.js";
 
 /** @typedef {import("../payloads").Steps} Steps */
 /** @typedef {[phase: string, values: number[]][]} PhaseColumns */
@@ -41,6 +42,7 @@ export function stepsChart(context, payload, options) {
     }),
     phaseLegend(phases.map(([phase]) => phase)),
     options.marks && markLegend(payload),
+    options.marks && markList(context, payload),
     cutNote(drawnHeight(payload, phases)),
   );
 }
@@ -172,6 +174,7 @@ function plot(payload, phases, { zoom, marks: marking }) {
     ...(isArea ? area(phase) : bar(phase)),
   }));
   const sums = totals(payload, phases).map((ns) => ns / scale);
+  /** @type {[number, number]} */
   const range = isArea ? [first[0], ends[ends.length - 1]] : [first[0] - 0.5, first[last] + 0.5];
   return {
     data: [
@@ -179,8 +182,10 @@ function plot(payload, phases, { zoom, marks: marking }) {
       total(sums, first, unit),
       ...(marking ? slowest(payload, scale, unit) : []),
       ...(marking ? marks(payload, limit / scale) : []),
+      ...(marking ? slowDownLines(payload, scale) : []),
     ],
     layout: {
+      shapes: marking ? markShapes(payload, range) : [],
       barmode: "stack",
       bargap: 0.08,
       hovermode: "x unified",
