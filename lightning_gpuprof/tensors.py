@@ -56,14 +56,29 @@ def first_dimension(batch: Any) -> int:
     >>> first_dimension({"x": zeros(4)}), first_dimension("text"), first_dimension(zeros(()))
     (4, -1, -1)
     """
+    return next(iter(first_shape(batch)), -1)
+
+
+def first_shape(batch: Any) -> Sequence[int]:
+    """Return the shape of the first tensor in a batch; of a nested tensor the first dimension.
+
+    Empty if there is no tensor.
+
+    >>> from torch import zeros
+    >>> tuple(first_shape({"x": (zeros(8, 3), zeros(8))})), first_shape("text")
+    ((8, 3), ())
+    """
     while not isinstance(batch, Tensor):
         if isinstance(batch, (list, tuple)) and batch:
             batch = batch[0]
         elif isinstance(batch, Mapping) and batch:
             batch = next(iter(batch.values()))
         else:
-            return -1
-    return batch.size(0) if batch.dim() else -1
+            return ()
+    try:
+        return batch.shape
+    except RuntimeError:  # a nested tensor
+        return (batch.size(0),)
 
 
 def tensors_with_paths(value: Any, path: Path = ()) -> Iterator[tuple[Path, Tensor]]:

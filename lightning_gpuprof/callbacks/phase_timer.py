@@ -12,12 +12,14 @@ from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.adapters.trainer_parts import trainer_parts
 from lightning_gpuprof.config import check_log_dir
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.facts import SlowDown
+from lightning_gpuprof.runtime.console import slow_down_line
 from lightning_gpuprof.runtime.context import RunContext, StepTiming
 from lightning_gpuprof.runtime.guard import guarded, guarded_call
 from lightning_gpuprof.runtime.hooks import dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback, offer_timing
 from lightning_gpuprof.runtime.safe_logger import SafeLogger
-from lightning_gpuprof.timing.batches import size_of
+from lightning_gpuprof.timing.batches import shape_of
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.regions import check_nvtx
 from lightning_gpuprof.timing.run import TimingRun
@@ -162,7 +164,13 @@ class PhaseTimer(RecordingCallback):
     ) -> None:  # fmt: skip
         """Note the size of the batch, which the loop of `predict` does not store."""
         if self._run is not None:
-            self._run.timeline.samples[-1] = size_of(batch)
+            self._run.timeline.shapes[-1] = shape_of(batch)
+
+    @guarded
+    def on_slow_down(self, slow_down: SlowDown) -> None:
+        """Show once that training has become slower."""
+        if slow_down.lasts and self.settings.console and self._context is not None:
+            self._context.inform(slow_down_line(slow_down))
 
     @override
     @guarded

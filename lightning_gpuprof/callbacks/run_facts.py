@@ -19,6 +19,7 @@ from lightning_gpuprof.recorders.kept_predictions import KeptPredictionsRecorder
 from lightning_gpuprof.recorders.metric_states import MetricStatesRecorder
 from lightning_gpuprof.recorders.predict_outputs import PredictOutputsRecorder
 from lightning_gpuprof.recorders.recorder import Recorder
+from lightning_gpuprof.recorders.slow_downs import SlowDowns
 from lightning_gpuprof.recorders.stage_work import StageWorkRecorder
 from lightning_gpuprof.recorders.stream_batches import StreamBatchesRecorder
 from lightning_gpuprof.recorders.worker_memory import WorkerMemories
@@ -40,6 +41,7 @@ RECORDERS: tuple[type[Recorder], ...] = (
     StageWorkRecorder,
     KeptPredictionsRecorder,
     MetricStatesRecorder,
+    SlowDowns,
 )
 """The recorders of single facts, each in its file of `recorders/`: add a new one here."""
 

@@ -392,8 +392,7 @@ class PhaseShift(Struct, frozen=True):
 class SlowDown(FactBase, tag="slow_down", frozen=True, kw_only=True):
     """A slow-down that was noticed while training ran.
 
-    A later record with the same `since_step` replaces it. All others count too: this is the only
-    fact with several records in a session.
+    A later record with the same `since_step` replaces it; all others of a session count too.
 
     Args:
         shape: How the time of steps changes.

@@ -181,7 +181,8 @@ class StepsWindow(_Record, tag="steps"):
     """The steps of a window: readable totals first, then a packed value for every step.
 
     Columns by name: `step` (global batch count of the session, from 0), `epoch`, `batch_idx`,
-    `start_ns`, `dur_ns`, `flags`, `samples` (batch size), `phase/<phase>` (host self time),
+    `start_ns`, `dur_ns`, `flags`, `samples` (batch size), `numbers` (that the batch's first tensor
+    holds), `phase/<phase>` (host self time),
     `part/<phase>/<name>` (the share of a named callback, logger or region in that phase),
     `device/<phase>` (device time), `run_ahead/<phase>` (device behind host at that phase's end),
     `device_dur`, `device_part/<phase>/<name>` (the share of a named component in `device/<phase>`).

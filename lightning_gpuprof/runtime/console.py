@@ -8,8 +8,9 @@ from contextlib import suppress
 
 from typing_extensions import override
 
+from lightning_gpuprof.records.facts import SlowDown, SlowDownShape
 from lightning_gpuprof.records.phases import CONSOLE_GROUPS, SHOWN_APART
-from lightning_gpuprof.units import percent, seconds
+from lightning_gpuprof.units import duration, percent, seconds
 
 APART_FRAC = 0.05
 log = logging.getLogger("lightning_gpuprof")
@@ -50,6 +51,28 @@ def report_command(run_dir: str) -> str:
     "lightning-gpuprof report 'logs/my run'"
     """
     return f"lightning-gpuprof report {shlex.quote(run_dir)}"
+
+
+def slow_down_line(slow_down: SlowDown) -> str:
+    """Return the console line about a slow-down.
+
+    >>> slow_down = SlowDown(
+    ...     shape=SlowDownShape.STEP, since_step=4210, noticed_step=4400, before_ns=2_000_000,
+    ...     during_ns=3_000_000, phase="callbacks",
+    ... )
+    >>> slow_down_line(slow_down)
+    '[PROFILE] slower since step 4,210: 2.00 ms -> 3.00 ms per step, mostly in callbacks'
+    """
+    since = f"since step {slow_down.since_step:,}"
+    where = f", mostly in {slow_down.phase}" if slow_down.phase else ", in all phases"
+    if slow_down.shape is SlowDownShape.SPIKES:
+        height, every = duration(slow_down.height_ns or 0), slow_down.every_steps or 1
+        return f"[PROFILE] slow steps {since}: {height} more every {every:,} steps{where}"
+    if slow_down.shape is SlowDownShape.RAMP:
+        more = duration(slow_down.per_100_steps_ns or 0)
+        return f"[PROFILE] slower and slower {since}: {more} more every 100 steps{where}"
+    change = f"{duration(slow_down.before_ns)} -> {duration(slow_down.during_ns)}"
+    return f"[PROFILE] slower {since}: {change} per step{where}"
 
 
 def profile_line(

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary, ref
 
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Trainer, stage_of
+from lightning_gpuprof.records.facts import SlowDown
 from lightning_gpuprof.records.schema import Note, Record, RunEnd, RunStart
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.runtime import fits
@@ -26,6 +27,7 @@ from lightning_gpuprof.runtime.marker import write_marker
 from lightning_gpuprof.runtime.rank_store import RankStore
 from lightning_gpuprof.runtime.run_start import run_start
 from lightning_gpuprof.runtime.wrap import Wrappers
+from lightning_gpuprof.shifts.step_rows import StepRows
 
 
 class StepCounter(Protocol):
@@ -62,6 +64,28 @@ class StepSource(Protocol):
         """The listeners in the order of their calls. A listener adds and removes itself."""
 
 
+class WindowListener(Protocol):
+    """A part that receives the steps of every window."""
+
+    def window_ends(self, rows: StepRows) -> object:
+        """Called with the steps of a window that has been written, once in 50 to 500 steps.
+
+        The last window of a session is left out, because the fit has ended by then.
+        """
+
+
+@runtime_checkable
+class SlowDownListener(Protocol):
+    """A callback that is called when training has become slower."""
+
+    def on_slow_down(self, slow_down: SlowDown) -> object:
+        """Called at a window's end, once the slow-down is sure.
+
+        It is called again with the same `since_step` once the slow-down has ended, which is when
+        `until_step` is known.
+        """
+
+
 class TimedPart(Protocol):
     """A context manager that times its body as a named part of the current phase."""
 
@@ -78,6 +102,10 @@ class TimedPart(Protocol):
 
 class StepTiming(StepCounter, StepSource, Protocol):
     """What the timing of a session offers to the other parts."""
+
+    @property
+    def window_listeners(self) -> list[WindowListener]:
+        """The parts that receive the steps of every window. They add and remove themselves."""
 
     def part(self, name: str) -> TimedPart:
         """Return the timed part with this name. The same name gives the same object."""

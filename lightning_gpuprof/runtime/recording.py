@@ -6,7 +6,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.runtime.context import RunContext, StepTiming, status_of
+from lightning_gpuprof.runtime.context import RunContext, SlowDownListener, StepTiming, status_of
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import silence_unused
 from lightning_gpuprof.runtime.switch import is_off, switch_off
@@ -76,6 +76,13 @@ class RecordingCallback(Callback):
 
     def _release(self) -> None:
         """Restore whatever was changed. May be called twice."""
+
+
+def slow_down_listeners(trainer: Trainer) -> list[SlowDownListener]:
+    """Return the callbacks of a Trainer that want to know when training has become slower."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    parts = [part for host in callbacks for part in (host, *getattr(host, "parts", ()))]
+    return [part for part in parts if isinstance(part, SlowDownListener)]
 
 
 def offer_timing(trainer: Trainer, timing: StepTiming) -> None:

@@ -1,6 +1,6 @@
 """The region of a training batch, which notes the facts of the step when it opens."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,10 +10,10 @@ from typing_extensions import override
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.guard import attempt
 from lightning_gpuprof.runtime.hooks import PeriodicCalls
-from lightning_gpuprof.tensors import first_dimension
+from lightning_gpuprof.tensors import first_shape
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.region_paths import CLOSE, OPEN, SWAP, code
-from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, StepTimeline
+from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 _ROWS = (tuple, list)
 
@@ -102,9 +102,7 @@ class Batch(Region):
                 shape = first.shape if type(first) is Tensor else ()
             except RuntimeError:  # a nested tensor
                 shape = ()
-            # Indexing a `torch.Size` calls torch; iterating over it does not.
-            samples = next(iter(shape), None)
-            timeline.samples.append(size_of(batch) if samples is None else samples)
+            timeline.shapes.append(shape or shape_of(batch))
             timeline.begun = True
         if timeline.next_flags:
             timeline.flags |= timeline.next_flags
@@ -137,6 +135,6 @@ class Batch(Region):
             self._codes.append(self._own_closes)
 
 
-def size_of(batch: Any) -> int:
-    """Return the number of samples in a batch, or `UNKNOWN_SAMPLES` if it cannot be read."""
-    return attempt(partial(first_dimension, batch), UNKNOWN_SAMPLES)
+def shape_of(batch: Any) -> Sequence[int]:
+    """Return the shape of a batch's first tensor. It is empty if it cannot be read."""
+    return attempt(partial(first_shape, batch), ())

@@ -12,13 +12,13 @@ from lightning_gpuprof.adapters.trainer_parts import TrainerParts
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import RunStart, StepFlag
 from lightning_gpuprof.runtime.compiling import CompileRecords
-from lightning_gpuprof.runtime.context import RunContext, StepListener
+from lightning_gpuprof.runtime.context import RunContext, StepListener, WindowListener
 from lightning_gpuprof.runtime.guard import interrupts_wait
 from lightning_gpuprof.runtime.hooks import PeriodicCalls
 from lightning_gpuprof.runtime.safe_logger import SafeLogger
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
-from lightning_gpuprof.timing.batches import Batch, BatchState, size_of
+from lightning_gpuprof.timing.batches import Batch, BatchState, shape_of
 from lightning_gpuprof.timing.components import Component, activate
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_marks import DeviceMarks
@@ -107,6 +107,7 @@ class TimingRun:
             loggers=loggers,
             own_names=parts.own_callbacks,
         )
+        self.window_listeners: list[WindowListener] = self._writer.listeners
         self.part = cache(partial(Component, self.timeline, marking=self._device))
         self._deactivate: Callable[[], object] = lambda: None
         self._compiling: CompileRecords | None = None
@@ -205,7 +206,7 @@ class TimingRun:
     def _begin_special(self) -> None:
         """Begin a batch that is the first of its epoch, or does not follow another batch."""
         batches = self._batches
-        self.timeline.begin_batch(self._progress.current.ready - 1, size_of(batches.holder.batch))
+        self.timeline.begin_batch(self._progress.current.ready - 1, shape_of(batches.holder.batch))
         if batches.first:
             batches.first = False
             self._proxy.time_loader()  # the iterators of the loaders exist by now

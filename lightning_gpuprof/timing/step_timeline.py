@@ -4,7 +4,8 @@ A step lasts from the fetch of its batch to the next fetch, or to the end of the
 nanosecond from the start of the clock to `stop` belongs to exactly one step or one outside span.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from lightning_gpuprof.timing.region_paths import CUT, CUT_OPEN, code
 
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
 UNKNOWN_SAMPLES = -1
+_UNKNOWN = UNKNOWN_SAMPLES, UNKNOWN_SAMPLES
 
 
 class Outside(NamedTuple):
@@ -66,12 +68,12 @@ class StepTimeline:
         on_epoch_end: Set by a `StepChoice`, and called when an epoch ends.
         listeners: Called at the beginning of every step.
         outside: Spans outside of steps that the window writer has not taken yet.
-        samples: The sizes of the batches whose steps have not been taken yet. For a batch that
-            directly follows the last batch of its epoch, the caller may append the size and set
-            `begun` instead of calling `begin_batch`.
+        shapes: The shapes of the first tensors of the batches whose steps have not been taken yet,
+            empty where unknown. For a batch that directly follows the last batch of its epoch, the
+            caller may append the shape and set `begun` instead of calling `begin_batch`.
     """
 
-    FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
+    FACTS = ("step", "epoch", "batch_idx", "samples", "numbers", "flags", "start_ns", "end_ns")
 
     def __init__(self, clock: PhaseClock, *, warmup: int = 0) -> None:
         self.clock = clock
@@ -82,7 +84,7 @@ class StepTimeline:
         self.on_epoch_end: Callable[[], None] | None = None
         self.listeners: list[StepListener] = []
         self.outside: list[Outside] = []
-        self.samples: list[int] = []
+        self.shapes: list[Sequence[int]] = []
         self._warmup = warmup
         self._where = SETUP
         self._starting_up = False
@@ -96,7 +98,7 @@ class StepTimeline:
         """Number of the running step, from 0."""
         return self._batches() - (self.ran or self.begun)
 
-    def begin_batch(self, batch_idx: int, samples: int) -> None:
+    def begin_batch(self, batch_idx: int, shape: Sequence[int]) -> None:
         """Note that the batch of the step begins."""
         if self.ran or not self.in_step:
             self.begin_step()  # the batch's fetch was no action of the profiler
@@ -105,7 +107,7 @@ class StepTimeline:
         number = self._batches()
         if self._epoch_and_index(number) != (self.epoch, batch_idx):
             self._sequences.append(BatchSequence(number, self.epoch, batch_idx))
-        self.samples.append(samples)
+        self.shapes.append(shape)
         self.begun = True
 
     def flag(self, flag: StepFlag) -> None:
@@ -203,8 +205,8 @@ class StepTimeline:
         """
         rows = self.clock.take_rows()
         count = len(rows.end_ns)
-        samples = np.array(self.samples[:count], dtype=np.int64)
-        del self.samples[:count]
+        samples, numbers = batch_sizes(self.shapes[:count])
+        del self.shapes[:count]
         step = np.arange(self._taken, self._taken + count)
         flags = np.where(step < self._warmup, int(StepFlag.WARMUP), 0)
         for number in [number for number in self._flagged if number < self._taken + count]:
@@ -212,7 +214,7 @@ class StepTimeline:
         self._taken += count
         epoch, batch_idx = self._take_sequences(step)
         facts = np.column_stack(
-            [step, epoch, batch_idx, samples, flags, rows.start_ns, rows.end_ns]
+            [step, epoch, batch_idx, samples, numbers, flags, rows.start_ns, rows.end_ns]
         )
         return facts, rows.charged_ns
 
@@ -230,11 +232,11 @@ class StepTimeline:
         return last.epoch, last.batch_idx + number - last.first
 
     def _batches(self) -> int:
-        return self._taken + len(self.samples)
+        return self._taken + len(self.shapes)
 
     def _drop_batch(self) -> None:
         """Drop a batch that began without ending: a step that fetches itself received no batch."""
-        self.samples.pop()
+        self.shapes.pop()
         self.begun = False
         if len(self._sequences) > 1 and self._sequences[-1].first == self._batches():
             self._sequences.pop()
@@ -248,6 +250,20 @@ class StepTimeline:
         flags = self.flags & ~StepFlag.EPOCH_START
         self.outside.append(Outside(self._where, self.clock.cut(), flags))
         self.flags &= StepFlag.EPOCH_START
+
+
+def batch_sizes(shapes: Sequence[Sequence[int]]) -> tuple[Int64, Int64]:
+    """Return the first dimension of each shape, and how many numbers a tensor of the shape holds.
+
+    >>> [sizes.tolist() for sizes in batch_sizes([(8, 3), (8, 3), (), (4,)])]
+    [[8, 8, -1, 4], [24, 24, -1, 4]]
+    """
+    sizes = {shape: (shape[0], prod(shape)) if shape else _UNKNOWN for shape in set(shapes)}
+    if len(sizes) == 1:  # as nearly always
+        ((samples, numbers),) = sizes.values()
+        return np.full(len(shapes), samples), np.full(len(shapes), numbers)
+    pairs = np.array([sizes[shape] for shape in shapes], dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
 class Fetch(Region):

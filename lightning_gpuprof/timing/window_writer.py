@@ -8,7 +8,7 @@ from lightning_gpuprof.adapters.lightning import logging_step
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.runtime.console import profile_line, say
-from lightning_gpuprof.runtime.context import RunContext
+from lightning_gpuprof.runtime.context import RunContext, WindowListener
 from lightning_gpuprof.runtime.guard import interrupts_wait
 from lightning_gpuprof.runtime.safe_logger import SafeLogger
 from lightning_gpuprof.timing.device_marking import DeviceMarking
@@ -76,6 +76,8 @@ class WindowWriter:
         self._steps, self._until_next_call = 0, 1  # `_steps`: since the last line
         self._line_ns, self._line_due_ns = context.started_ns, _FIRST_LINE_NS
         self._written_ns = context.started_ns
+        self.listeners: list[WindowListener] = []
+        """The parts that receive the steps of every window."""
 
     def begin(self) -> None:
         """Count the time until the first console line from now on, since training begins."""
@@ -112,6 +114,10 @@ class WindowWriter:
         with interrupts_wait():
             window = self.take()
         self.show(window, early=early)
+        if window is not None and self.listeners:
+            rows = window.rows()
+            for listener in tuple(self.listeners):
+                listener.window_ends(rows)
         self._keep_to_budget()
         self._context.flush()
         self._written_ns = self._line_ns = self._context.now()

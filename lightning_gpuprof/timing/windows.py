@@ -14,6 +14,7 @@ from lightning_gpuprof.records.schema import (
     StepFlag,
     StepsWindow,
 )
+from lightning_gpuprof.shifts.step_rows import StepRows
 from lightning_gpuprof.timing.phase_clock import ChargedRows, Slot
 from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.units import rate
@@ -105,6 +106,7 @@ class Window:
         rows["dur_ns"] = self._dur_ns
         if (facts["samples"] != UNKNOWN_SAMPLES).all():
             rows["samples"] = facts["samples"]
+            rows["numbers"] = facts["numbers"]
         for name, values in zip(PHASE_NAMES, self._phase_ns, strict=True):
             if name in self.phase_total_ns:
                 rows[f"phase/{name}"] = values
@@ -129,6 +131,14 @@ class Window:
             phase_total_ns=self.phase_total_ns,
             columns=columns,
         )
+
+    def rows(self) -> StepRows:
+        """Return the times of these steps by phase, without this package's own."""
+        phase_ns = dict(zip(Phase, self._phase_ns, strict=True))
+        phase_ns[Phase.CALLBACKS] = phase_ns[Phase.CALLBACKS] - self._own_ns
+        numbers = self._facts["numbers"]
+        known = (numbers != UNKNOWN_SAMPLES).all()
+        return StepRows(self.steps, self.flags, phase_ns, numbers if known else None)
 
     def median_ms(self) -> dict[str, float]:
         """Return the median step and the median of each phase, in milliseconds."""

@@ -74,7 +74,7 @@ def test_steps_are_marked_as_often_as_the_budget_allows(hooks_ns, boundaries, ev
 
 def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
     flags = [StepFlag.WARMUP, StepFlag.WATCHED, StepFlag.PROFILED, 0, StepFlag.VALIDATION]
-    facts = [[step, 0, step, 1, int(flag), 0, 1_000] for step, flag in enumerate(flags)]
+    facts = [[step, 0, step, 1, 8, int(flag), 0, 1_000] for step, flag in enumerate(flags)]
     charged = [[100, 900], [100, 900], [300, 700], [990, 10], [980, 20]]
     slots = [Slot(Phase.OTHER), Slot(Phase.CALLBACKS, "Ours")]
 
@@ -98,7 +98,9 @@ def test_all_of_this_packages_callbacks_are_one_part_of_a_record_however_short()
         Slot(Phase.CALLBACKS, "ProfilerSchedule"),
         Slot(Phase.CALLBACKS, "EMA"),
     ]
-    facts = np.array([[step, 0, step, 1, 0, step * 10**6, (step + 1) * 10**6] for step in (0, 1)])
+    facts = np.array(
+        [[step, 0, step, 1, 8, 0, step * 10**6, (step + 1) * 10**6] for step in (0, 1)]
+    )
     charged = np.array([[10**6 - 305, 3, 2, 300]] * 2)
     table = SlotTable(slots, ("PhaseTimer", "ProfilerSchedule"))
     columns = Window(facts, charged, table, origin_ns=0).record().columns

@@ -1,0 +1,1 @@
+"""Finds slow-downs in the times of steps: pure functions that recorders and analyses share."""

@@ -1,0 +1,209 @@
+"""Finds the step from which on a series lies higher, or rises.
+
+The series is cut into blocks, and a block is represented by its median, so that single slow steps
+do not count. Two shapes are fitted to the medians: a level that is higher from one block to
+another, or to the end (as in circular binary segmentation, Olshen 2004), and a rise that begins at
+a block and lasts to the end.
+
+A shape counts if its height is large compared with the noise of blocks and with how the series
+wanders before and since: a machine whose speed drifts has differences between blocks far apart that
+the noise of neighbours does not show.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.arrays import Floats
+
+MOST_BLOCKS = 120
+BLOCK_STEPS = 8
+MIN_BEFORE, MIN_SINCE = 6, 5
+"""Blocks before a change and since. Fewer do not show how blocks differ without it."""
+MIN_Z = 7.0
+"""The height in standard errors. Of all places at which a change may be, the largest is chosen."""
+MIN_WANDER = 2.0
+"""The height as a multiple of how much the series wanders before the change, and since."""
+MIN_APART = 0.8
+"""The share of blocks since the change that exceed nine tenths of those before."""
+_PIECES = 4
+_MAD = 1.4826
+_BACK = 0.5
+"""A slow-down has ended if this share of it, or more, has gone again."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a series, in blocks.
+
+    Args:
+        since: The first block of the change.
+        until: The block after its last; the number of blocks if it lasts.
+        before: The level before.
+        height: By how much the level is higher; of a rise, its last block.
+        rises: Whether it is a rise.
+        fit: The share of the variance between blocks that the shape explains.
+    """
+
+    since: int
+    until: int
+    before: float
+    height: float
+    rises: bool
+    fit: float
+
+    def shape(self, blocks: int) -> Floats:
+        """Return the shape, from 0 before the change to 1."""
+        place = np.arange(blocks, dtype=np.float64)
+        if self.rises:
+            return (place - self.since + 1).clip(min=0) / max(1, blocks - self.since)
+        return ((place >= self.since) & (place < self.until)).astype(np.float64)
+
+
+def block_count(steps: int) -> int:
+    """Return into how many blocks so many steps are cut."""
+    return min(MOST_BLOCKS, steps // BLOCK_STEPS)
+
+
+def block_medians(values: Floats, count: int) -> Floats:
+    """Return the median of each of `count` blocks of neighbours, shape `(count,)`."""
+    return np.array([np.median(block) for block in np.array_split(values, count)])
+
+
+def find_change(medians: Floats) -> Change | None:
+    """Return the change to a higher level, or the rise, of a series of blocks; None if unsure.
+
+    >>> noise = np.tile([0.0, 1.0, -1.0, 0.5], 20)
+    >>> change = find_change(100 + noise + 9 * (np.arange(80) >= 30))
+    >>> change.since, change.until, round(change.height), change.rises
+    (30, 80, 9, False)
+    >>> find_change(100 + noise + (np.arange(80) - 30).clip(min=0)).rises
+    True
+    >>> find_change(100 + noise) is None
+    True
+    """
+    if len(medians) < MIN_BEFORE + MIN_SINCE:
+        return None
+    changes = [change for change in (_level(medians), _rise(medians)) if change is not None]
+    sure = [change for change in changes if is_sure(change, medians)]
+    return max(sure, key=lambda change: change.fit, default=None)
+
+
+def _level(medians: Floats) -> Change | None:
+    count = len(medians)
+    deviations = medians - medians.mean()
+    whole = float(deviations @ deviations)
+    if not whole:
+        return None
+    sums = np.concatenate([[0.0], np.cumsum(deviations)])
+    since, until = np.triu_indices(count + 1, MIN_SINCE)
+    valid = since >= MIN_BEFORE
+    since, until = since[valid], until[valid]
+    inside = (until - since).astype(np.float64)
+    above = sums[until] - sums[since]
+    gains = np.where(above > 0, above**2 * count / (inside * (count - inside)), 0.0)
+    lasting = np.flatnonzero(until == count)
+    best = int(lasting[gains[lasting].argmax()])
+    ended = int(gains.argmax())
+    if until[ended] < count and _has_ended(medians, int(since[ended]), int(until[ended])):
+        best = ended
+    begin, end = int(since[best]), int(until[best])
+    before = float(np.median(medians[:begin]))
+    height = float(np.median(medians[begin:end])) - before
+    return Change(begin, end, before, height, False, float(gains[best]) / whole)
+
+
+def _has_ended(medians: Floats, since: int, until: int) -> bool:
+    if len(medians) - until < MIN_SINCE:
+        return False
+    before, during = np.median(medians[:since]), np.median(medians[since:until])
+    return bool(np.median(medians[until:]) - before <= (1 - _BACK) * (during - before))
+
+
+def _rise(medians: Floats) -> Change | None:
+    count = len(medians)
+    place = np.arange(count, dtype=np.float64)
+    starts = np.arange(MIN_BEFORE, count - MIN_SINCE + 1)
+    shapes = (place - starts[:, None] + 1).clip(min=0)
+    shapes -= shapes.mean(axis=1, keepdims=True)
+    deviations = medians - medians.mean()
+    whole = float(deviations @ deviations)
+    if not whole or not len(starts):
+        return None
+    along = shapes @ deviations / np.linalg.norm(shapes, axis=1)
+    best = int(np.where(along > 0, along, 0).argmax())
+    since = int(starts[best])
+    slope = float(along[best]) / float(np.linalg.norm(shapes[best]))
+    before = float(np.median(medians[:since]))
+    height = slope * (count - since)
+    return Change(since, count, before, height, True, float(along[best] ** 2) / whole)
+
+
+def is_sure(change: Change, medians: Floats) -> bool:
+    """Return whether a change stands out from the noise of blocks and from how they wander."""
+    shape = change.shape(len(medians))
+    rest = medians - change.height * shape
+    inside = shape > 0
+    before, since = rest[: change.since], rest[inside]
+    noise = _MAD * float(np.median(np.abs(rest - np.median(rest[: change.since]))))
+    error = noise * float(np.sqrt(1 / len(before) + 1 / len(since)))
+    if change.height <= 0 or change.height * (0.5 if change.rises else 1.0) < MIN_Z * error:
+        return False
+    if change.height < MIN_WANDER * max(_wander(before), _wander(since)):
+        return False
+    if change.rises:
+        pieces = [float(np.median(p)) for p in np.array_split(medians[inside], _PIECES) if len(p)]
+        return pieces[0] < pieces[-1] and pieces[len(pieces) // 2] < pieces[-1]
+    return bool(np.mean(medians[inside] > np.quantile(before, 0.9)) >= MIN_APART)
+
+
+def _wander(values: Floats) -> float:
+    """Return by how much the medians of a few pieces of a series differ."""
+    count = min(_PIECES, len(values) // 3)
+    if count < 2:
+        return 0.0
+    medians = [float(np.median(piece)) for piece in np.array_split(values, count)]
+    return max(medians) - min(medians)
+
+
+def first_step(values: Floats, *, before: float, height: float, reach: slice) -> int:
+    """Return the index at which values change by `height` at once, within `reach`.
+
+    >>> first_step(np.repeat([5.0, 9.0], 20), before=5.0, height=4.0, reach=slice(8, 32))
+    20
+    """
+    clipped = values.clip(before - height, before + 2 * height)
+    above = clipped - (before + height / 2)
+    sums: Floats = np.concatenate([[0.0], np.cumsum(above)])
+    first: int = reach.start + int(sums[reach].argmin())
+    return first
+
+
+def last_step(values: Floats, *, before: float, height: float, reach: slice) -> int:
+    """Return the index after the last value that is higher by `height`, within `reach`."""
+    return len(values) - first_step(
+        values[::-1],
+        before=before,
+        height=height,
+        reach=slice(len(values) - reach.stop + 1, len(values) - reach.start + 1),
+    )
+
+
+def first_of_rise(values: Floats, places: Floats, *, reach: slice, most: int = 64) -> int:
+    """Return the index in `reach` at which a rise best begins.
+
+    Args:
+        values: The series without outliers, shape `(n,)`.
+        places: The number of the step of each, shape `(n,)`.
+        reach: The candidates.
+        most: How many of them are tried at most.
+    """
+    stride = max(1, (reach.stop - reach.start) // most)
+    candidates = np.arange(reach.start, reach.stop, stride)
+    fits = []
+    for start in candidates:
+        shape = (places - places[start]).clip(min=0)
+        shape = shape - shape.mean()
+        norm = float(shape @ shape)
+        fits.append(float(shape @ values) ** 2 / norm if norm else 0.0)
+    return int(candidates[int(np.argmax(fits))])

@@ -1,0 +1,160 @@
+"""Finds spikes that recur at regular distances from some step on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.arrays import Floats, Int64
+
+MIN_SPIKES = 4
+"""So many spikes at equal distances are no chance, if spikes are as rare as `MOST_CHANCE` asks."""
+MOST_CHANCE = 1e-4
+"""How likely so many spikes at equal distances may be among spikes at random steps."""
+LEAST_HEIGHT = 0.3
+"""A spike exceeds the usual step by this share of it."""
+NOISE_HEIGHT = 8.0
+"""A spike exceeds the phase's usual time by so many standard deviations."""
+LEAST_SHARE = 0.6
+"""Of the excess of all spikes since the first, the train has this share."""
+MOST_MISSED = 0.2
+"""At most this share of the places where a spike is due may lack it."""
+TOLERANCE = 0.03
+"""By which share of their distance spikes may be off."""
+QUIET_PERIODS = 2
+"""Before the first spike there is none for so many distances."""
+COMPARABLE = 0.5
+"""A spike before the first counts if it has this share of their height."""
+_MAD = 1.4826
+_MOST_SPIKES = 200
+_MOST_DISTANCES = 60
+
+
+@dataclass(frozen=True)
+class Train:
+    """Spikes at regular distances.
+
+    Args:
+        since: The index of the first.
+        until: The index of the last.
+        every: Their distance in steps.
+        height: By how much they usually exceed the other steps.
+        count: How many there are.
+        ended: Whether they have ceased to come.
+    """
+
+    since: int
+    until: int
+    every: int
+    height: float
+    count: int
+    ended: bool
+
+
+def find_train(steps: Int64, values: Floats, *, usual_step: float) -> Train | None:
+    """Return the train of spikes that begins within a series; None if there is none.
+
+    Args:
+        steps: The numbers of the steps, shape `(n,)`.
+        values: What a phase takes in each, shape `(n,)`.
+        usual_step: The usual step, by which spikes are judged.
+
+    >>> values = np.full(900, 10.0)
+    >>> values[400::50] = 90.0
+    >>> train = find_train(np.arange(900), values, usual_step=10.0)
+    >>> train.since, train.every, train.height, train.count
+    (400, 50, 80.0, 10)
+    >>> values[::50] = 90.0
+    >>> find_train(np.arange(900), values, usual_step=10.0) is None
+    True
+    """
+    middle = float(np.median(values))
+    noise = _MAD * float(np.median(np.abs(values - middle)))
+    excess = values - middle
+    high = np.flatnonzero(excess > max(LEAST_HEIGHT * usual_step, NOISE_HEIGHT * noise))
+    if len(high) > _MOST_SPIKES:  # so many that the smaller ones are noise
+        high = np.sort(high[np.argsort(excess[high])[-_MOST_SPIKES:]])
+    trains = (_train_of(steps, excess, high, least) for least in _least_heights(excess[high]))
+    best: Train | None = None
+    for train in trains:
+        if train is not None and (best is None or train.count > best.count):
+            best = train
+    return best
+
+
+def _least_heights(heights: Floats) -> list[float]:
+    """Return from which heights on spikes are considered, since smaller ones may be noise."""
+    if len(heights) < MIN_SPIKES:
+        return []
+    ordered = np.sort(heights)
+    return sorted(
+        {float(ordered[int(share * (len(ordered) - 1))]) for share in (0, 0.25, 0.5, 0.75)}
+    )
+
+
+def _train_of(steps: Int64, excess: Floats, high: Int64, least: float) -> Train | None:
+    chosen = high[excess[high] >= least]
+    if len(chosen) < MIN_SPIKES:
+        return None
+    at = steps[chosen]
+    distances = np.diff(at)
+    best: tuple[float, Int64, int] | None = None
+    for every in np.unique(distances)[:_MOST_DISTANCES].tolist():
+        if every < 2:
+            continue
+        members = _longest_comb(at, every)
+        if len(members) < MIN_SPIKES:
+            continue
+        share = float(excess[chosen[members]].sum())
+        if best is None or share > best[0]:
+            best = share, members, every
+    if best is None:
+        return None
+    _, members, every = best
+    return _judged(steps, excess, high, chosen[members], every)
+
+
+def _longest_comb(at: Int64, every: int) -> Int64:
+    """Return the indices of spikes that follow each other at a distance, with few missing."""
+    tolerance = max(1, round(TOLERANCE * every))
+    longest: list[int] = []
+    for first in range(len(at)):
+        if longest and len(at) - first <= len(longest):
+            break
+        members, due, missed = [first], int(at[first]) + every, 0
+        for index in range(first + 1, len(at)):
+            step = int(at[index])
+            while step > due + tolerance:
+                missed += 1
+                due += every
+                if missed > MOST_MISSED * (len(members) + missed):
+                    break
+            if missed > MOST_MISSED * (len(members) + missed):
+                break
+            if step >= due - tolerance:
+                members.append(index)
+                due = step + every
+        if len(members) > len(longest):
+            longest = members
+    return np.array(longest, dtype=np.int64)
+
+
+def _judged(steps: Int64, excess: Floats, high: Int64, members: Int64, every: int) -> Train | None:
+    first, last, height = int(members[0]), int(members[-1]), float(np.median(excess[members]))
+    quiet = steps[first] - steps[0] >= QUIET_PERIODS * every
+    earlier = high[(high < first) & (excess[high] >= COMPARABLE * height)]
+    quiet_from = steps[first] - QUIET_PERIODS * every
+    # Spikes before the first are chance only if they are far rarer than those of the train.
+    span = max(1, int(steps[first] - steps[0]))
+    if not quiet or (steps[earlier] >= quiet_from).sum() > 1:
+        return None
+    if len(earlier) / span > 0.3 / every:
+        return None
+    since = high[(high >= first) & (high <= last)]
+    if excess[members].sum() < LEAST_SHARE * excess[since].sum():
+        return None
+    density = len(since) / max(1, int(steps[last] - steps[first]) + 1)
+    width = min(1.0, density * (2 * max(1, round(TOLERANCE * every)) + 1))
+    if width ** (len(members) - 2) * len(since) ** 2 > MOST_CHANCE and len(members) < len(since):
+        return None
+    ended = steps[-1] - steps[last] > 3 * every
+    return Train(first, last, every, height, len(members), bool(ended))

@@ -1,0 +1,100 @@
+"""Slow-downs that are noticed while training runs, on a fake clock."""
+
+import numpy as np
+import pytest
+from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.callbacks.run_facts import RunFacts
+from lightning_gpuprof.recorders.slow_downs import SlowDowns
+from lightning_gpuprof.records.facts import SlowDown, SlowDownShape
+from lightning_gpuprof.runtime.recording import RecordingCallback
+
+STEPS = 1_100
+US = 1_000
+
+
+class Slows(BoringModel):
+    """Its step takes 1 ms, give or take a twentieth, and what is planted."""
+
+    def __init__(self, clock, planted_us):
+        super().__init__()
+        self.clock, self.planted_us = clock, planted_us
+        self.noise = np.random.default_rng(7).normal(0, 50, STEPS).astype(int).tolist()
+
+    def training_step(self, batch, batch_idx):
+        self.clock.now_ns += (1_000 + self.noise[batch_idx] + self.planted_us(batch_idx)) * US
+        return super().training_step(batch, batch_idx)
+
+    def on_after_backward(self):
+        self.clock.now_ns += 400 * US
+
+
+class Listens(RecordingCallback):
+    def __init__(self):
+        super().__init__()
+        self.heard = []
+
+    def on_slow_down(self, slow_down):
+        self.heard.append(slow_down)
+
+
+@pytest.fixture
+def fit(session_of, clock):
+    def fitted(planted_us, *, console=False):
+        listens = Listens()
+        callbacks = PhaseTimer(console=console, clock=clock), RunFacts([SlowDowns()]), listens
+        data = DataLoader(RandomDataset(32, STEPS))
+        session = session_of(Slows(clock, planted_us), *callbacks, data=data)
+        recorded = session.all(SlowDown)
+        assert listens.heard == recorded
+        return recorded
+
+    return fitted
+
+
+def test_a_step_that_takes_longer_from_some_step_on_is_noticed(fit):
+    (slow_down,) = fit(lambda step: 300 * (step >= 341))
+    assert slow_down.shape is SlowDownShape.STEP
+    assert abs(slow_down.since_step - 341) <= 5
+    assert (slow_down.phase, slow_down.lasts) == ("forward", True)
+    assert slow_down.more_ns == pytest.approx(300 * US, rel=0.1)
+    assert slow_down.noticed_step < 700
+
+
+def test_a_step_that_grows_is_noticed_as_a_ramp(fit):
+    (slow_down,) = fit(lambda step: 3 * max(0, step - 300))
+    assert slow_down.shape is SlowDownShape.RAMP
+    assert abs(slow_down.since_step - 300) <= 20
+    assert slow_down.per_100_steps_ns == pytest.approx(300 * US, rel=0.2)
+
+
+def test_spikes_that_recur_are_noticed(fit):
+    (slow_down,) = fit(lambda step: 9_000 * (step >= 320 and step % 40 == 0))
+    assert slow_down.shape is SlowDownShape.SPIKES
+    assert (slow_down.since_step, slow_down.every_steps) == (320, 40)
+    assert slow_down.height_ns == pytest.approx(9_000 * US, rel=0.05)
+
+
+def test_a_slow_down_that_ends_is_reported_twice(fit):
+    began, ended = fit(lambda step: 500 * (120 <= step < 390))
+    assert began.since_step == ended.since_step
+    assert began.lasts
+    assert abs(ended.until_step - 389) <= 50
+
+
+def test_steps_that_stay_alike_are_no_slow_down(fit):
+    assert not fit(lambda step: 0)
+
+
+def test_single_slow_steps_are_no_slow_down(fit):
+    assert not fit(lambda step: 20_000 * (step in (205, 333, 334, 481, 560)))
+
+
+def test_the_console_says_it_once(fit, said):
+    with said(
+        r"slower since step 1\d\d: 1.4\d ms -> 1.\d\d ms per step, mostly in forward"
+    ) as texts:
+        fit(lambda step: 500 * (120 <= step < 390), console=True)
+    assert sum("slower" in text for text in texts) == 1
