@@ -10,6 +10,7 @@ from lightning_gpuprof.adapters.callback_hooks import BATCH_END
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.recorders.anomaly_detection import AnomalyDetection
 from lightning_gpuprof.recorders.batch_sizes import BatchSizesRecorder
+from lightning_gpuprof.recorders.collective_waits import CollectiveWaits
 from lightning_gpuprof.recorders.cores import CoreWaits
 from lightning_gpuprof.recorders.embedding_tables import EmbeddingTablesRecorder
 from lightning_gpuprof.recorders.first_batch import FirstBatch
@@ -35,6 +36,7 @@ RECORDERS: tuple[type[Recorder], ...] = (
     EmbeddingTablesRecorder,
     AnomalyDetection,
     GradientSync,
+    CollectiveWaits,
     GarbageCollections,
     WorkerMemories,
     StreamBatchesRecorder,

@@ -67,6 +67,9 @@ FETCHES = (LOADER_START, FIRST_BATCH, NEXT_BATCHES)
 EXCHANGE = "gradient exchange"
 """Part of `backward` with several ranks: from when this rank has computed its gradients until all
 ranks have exchanged theirs. It is communication, and waiting for ranks that are late."""
+COLLECTIVES = "collectives"
+"""Part of a phase with several ranks: the host, or on a GPU the device, waits until a collective
+operation has ended. It is communication, and waiting for ranks that are late."""
 STOP_CHECK = "stop check"
 """Part of `other` with several ranks: between steps, rank 0 informs the others whether it has
 received SIGTERM (Lightning 2.6 and later), and they wait for that."""

@@ -143,6 +143,9 @@ class RunStart(_Record, tag="run"):
     host: str = ""
     hosts: list[str] = []
     """Of rank 0: the machines by node rank; "" for a machine whose name was not known yet."""
+    mesh: dict[str, int] = {}
+    """The rank's coordinate on every axis of a device mesh, such as `data` and `tensor`. Empty if
+    all ranks exchange with one another."""
     pid: int = 0
     cpu_count: int | None = None
     """Cores that this rank's process may use, which it may share with other ranks."""

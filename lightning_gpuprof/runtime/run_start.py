@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from lightning_gpuprof import __version__
+from lightning_gpuprof.adapters.collectives import mesh_place
 from lightning_gpuprof.adapters.compiled_modules import is_compiled
 from lightning_gpuprof.adapters.frames import TENSOR_PACKAGES
 from lightning_gpuprof.adapters.lightning import (
@@ -55,6 +56,7 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         rank=trainer.global_rank,
         world_size=trainer.world_size,
         host=attempt(socket.gethostname, ""),
+        mesh=attempt(lambda: mesh_place(trainer), {}),
         pid=os.getpid(),
         program=attempt(_program, ()),
         cpu_count=attempt(lambda: len(os.sched_getaffinity(0)), os.cpu_count()),

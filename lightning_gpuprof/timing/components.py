@@ -13,7 +13,6 @@ from lightning_gpuprof.adapters.autograd import at_end_of_backward
 from lightning_gpuprof.adapters.profiler import traced
 from lightning_gpuprof.tensors import leaves_of
 from lightning_gpuprof.timing.device_marking import DeviceMarking
-from lightning_gpuprof.timing.phase_clock import PartRegion
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 
@@ -27,7 +26,7 @@ class Component(AbstractContextManager[None]):
     def __init__(self, timeline: StepTimeline, name: str, marking: DeviceMarking | None) -> None:
         self.name = name
         self._timeline = timeline
-        self._region = PartRegion(timeline.clock, name)
+        self._region = timeline.clock.part(name)
         self._marking = marking
         self._part = 0 if marking is None else marking.marks.part(name)
         self._entered: list[tuple[Any, Any, int] | None] = []

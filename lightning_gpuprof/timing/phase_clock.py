@@ -15,7 +15,7 @@ import numpy as np
 from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import BATCH_WORK, COLLECTIVES, EXCHANGE, Phase
 from lightning_gpuprof.timing.region_paths import (
     CLOSE,
     CUT,
@@ -90,6 +90,10 @@ class PhaseClock:
     def region(self, phase: Phase, part: str | None = None) -> "Region":
         """Return a region that charges its body's self time to the slot of a phase and part."""
         return Region(self, self.slot(phase, part))
+
+    def part(self, name: str) -> "PartRegion":
+        """Return a region that charges its body to a named part of the phase it is entered in."""
+        return (_CollectiveRegion if name == COLLECTIVES else PartRegion)(self, name)
 
     def collections(self) -> "Region":
         """Return the region of full garbage collections."""
@@ -243,6 +247,21 @@ class _CollectionRegion(PartRegion):
     @override
     def slot_inside(self, outer: Slot) -> Slot:
         return Slot(Phase.GARBAGE_COLLECTION, outer.part or outer.phase.value)
+
+
+class _CollectiveRegion(PartRegion):
+    """The region of collective operations.
+
+    It is a part of its own in the work on a batch. Elsewhere, a callback, a logger or another named
+    part is charged with the collectives that it makes.
+    """
+
+    __slots__ = ()
+
+    @override
+    def slot_inside(self, outer: Slot) -> Slot:
+        of_batch = outer.phase in BATCH_WORK and outer.part != EXCHANGE
+        return Slot(outer.phase, self.name) if of_batch or outer.part is None else outer
 
 
 def _widen(charged: Int64, width: int) -> Int64:

@@ -16,13 +16,14 @@ if self.global_rank == 0 and batch_idx % 500 == 0: self.plot()  # after
 ```
 
 ## How it is measured
-Each rank times how long it waits from its own last gradient until all ranks are there. The rank
-that waits least came last. A rank is late as far as it also worked longer than the others since
-they last met, without this package's own work. `late_ns` is by how much the exchange would be
-earlier if it took no longer in the phases that surely take longer there, step by step, and
-`mean_wait_ns` the mean wait of all ranks. A rank is named only if the difference is sure: blocks of
-neighbouring steps are drawn 2,000 times, and in 99 of 100 draws the rank costs more than the
-others.
+Each rank times how long it waits in collectives: where `fully_shard` gathers weights and reduces
+gradients, where tensor parallelism reduces activations, and from its own last gradient until DDP's
+exchange has ended. The rank that waits least came last. Durations are compared, never the clocks of
+hosts. A rank is late as far as it also worked longer than the others since they last met, without
+this package's own work. `late_ns` is by how much the exchange would be earlier if it took no longer
+in the phases that surely take longer there, step by step, and `mean_wait_ns` the mean wait of all
+ranks. A rank is named only if the difference is sure: blocks of neighbouring steps are drawn 2,000
+times, and in 99 of 100 draws the rank costs more than the others.
 
 ## Limits
 A rank that is late by less than 5% of the step is not named. On a CPU, waiting for changing ranks
@@ -102,7 +103,7 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
             "mean_wait_ns": waits.mean_wait_ns,
         },
         saving_ns=Range(low=around(sure_ns)[0], high=around(waits.delay_ns)[1]),
-        cause_ns=Range(waits.delay_ns, waits.delay_ns),
+        cause_ns=Range(waits.delay_ns, around(waits.delay_ns)[1]),
         confidence=0.8,
         places=tuple(
             Place(rank=rank, phase=phase.value if phase else None)

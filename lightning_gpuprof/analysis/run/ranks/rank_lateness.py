@@ -17,8 +17,6 @@ from lightning_gpuprof.analysis.run.ranks.rank_steps import Table
 from lightning_gpuprof.arrays import Floats
 from lightning_gpuprof.records.phases import SAME_WORK, Phase
 
-Waits = Floats
-"""How long ranks wait for others, by meeting, rank and step."""
 SURE_PART = 0.25
 """Ranks are late if this part of their delay is sure: a small sure part of a large delay says that
 ranks differ a little, and that the rest is chance."""
@@ -58,14 +56,14 @@ class Lateness:
         return sure_ns if 0 < SURE_PART * delay_ns <= sure_ns else None
 
 
-def lateness(waits: Waits, work: Table) -> Lateness:
+def lateness(waits: Table, work: Table) -> Lateness:
     """Find the late ranks.
 
     Args:
-        waits: How long ranks wait for others.
+        waits: How long ranks wait for others, by rank and step.
         work: How long they worked themselves since the meetings of the step before.
     """
-    waited = waits.sum(axis=0).mean(axis=1)
+    waited = waits.mean(axis=1)
     alone = [_waited_for(waits), _longer_than_any(work)]
     means = np.array([by_rank.mean(axis=1) for by_rank in alone]).min(axis=0)
     rows = [int(np.lexsort((waited, -means))[0])]
@@ -103,23 +101,20 @@ def _sure_ns(late: Floats, usual: Floats, by_rank: Table) -> float:
     return float(sure_means(np.vstack([late - usual, by_rank - of_others]))[0])
 
 
-def _together(waits: Waits, work: Table, rows: Sequence[int]) -> list[Floats]:
+def _together(waits: Table, work: Table, rows: Sequence[int]) -> list[Floats]:
     """Return per step the least wait of all other ranks, and how much longer these ranks worked."""
-    waited: Floats = np.delete(waits, rows, axis=1).min(axis=1).sum(axis=0)
+    waited: Floats = np.delete(waits, rows, axis=0).min(axis=0)
     longer: Floats = work[rows].max(axis=0) - np.delete(work, rows, axis=0).max(axis=0)
     return [waited, longer.clip(min=0)]
 
 
-def _waited_for(waits: Waits) -> Table:
+def _waited_for(waits: Table) -> Table:
     """Return by rank and step the least wait of all other ranks.
 
     Without the last rank, who waits least is the second; without another, it is the last.
     """
-    second = np.partition(waits, 1, axis=1)[:, 1]
-    last = waits.argmin(axis=1)
-    waited = np.zeros(waits.shape[1:])
-    for meeting in range(len(waits)):
-        waited[last[meeting], np.arange(waits.shape[2])] += second[meeting]
+    least, second = np.partition(waits, 1, axis=0)[:2]
+    waited: Table = np.where(waits == least, second - least, 0.0)
     return waited
 
 
@@ -130,14 +125,23 @@ def _longer_than_any(work: Table) -> Table:
     return longer
 
 
-def excess_of_last(by_phase: Mapping[Phase, Table], waits: Waits) -> dict[Phase, Floats]:
-    """Return per step by how much a phase takes longer on the last rank than on the median rank."""
-    last = waits.sum(axis=0).argmin(axis=0)[None, :]
+def excess_of_last(
+    by_phase: Mapping[Phase, Table], waits: Table, together: Sequence[int] = ()
+) -> dict[Phase, Floats]:
+    """Return per step by how much a phase takes longer on the last rank than on the median rank.
+
+    If it is one of several that are late together, it is compared with the median of the others.
+    """
+    last = waits.argmin(axis=0)
     excess = {}
     for phase, table in by_phase.items():
-        of_last = np.take_along_axis(table, last, axis=0)[0]
+        of_last = np.take_along_axis(table, last[None, :], axis=0)[0]
         # The median of two ranks lies halfway between them.
-        excess[phase] = (of_last - np.median(table, axis=0)) * (2 if len(table) == 2 else 1)
+        longer = (of_last - np.median(table, axis=0)) * (2 if len(table) == 2 else 1)
+        if len(together) > 1:
+            others = np.median(np.delete(table, together, axis=0), axis=0)
+            longer = np.where(np.isin(last, together), of_last - others, longer)
+        excess[phase] = longer
     return excess
 
 
@@ -149,14 +153,14 @@ class Cause(NamedTuple):
 
 
 def causes_of(
-    rows: Sequence[int], excess: Mapping[Phase, Floats], waits: Waits
+    rows: Sequence[int], excess: Mapping[Phase, Floats], waits: Table
 ) -> dict[Phase, Cause]:
     """Return the phases that surely take longer where these ranks are last, the longest first.
 
     As much longer as phases take where another rank is last is usual, and left out.
     """
-    last = waits.sum(axis=0).argmin(axis=0)
-    others = waits.shape[1] - len(rows)
+    last = waits.argmin(axis=0)
+    others = len(waits) - len(rows)
     weights = np.where(np.isin(last, rows), 1.0, -1.0 / others)
     longer = np.array([values * weights for values in excess.values()])
     sure, means = sure_means(longer), longer.mean(axis=1)

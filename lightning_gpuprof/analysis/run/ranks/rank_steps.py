@@ -90,6 +90,18 @@ class RankSteps:
         return [_previous(_numbers(session), rows) for session, rows in pairs]
 
 
+def over_steps(table: Table, count: int) -> Table:
+    """Return the means over so many neighbouring steps, with fewer of them at the ends.
+
+    >>> over_steps(np.array([[3.0, 0.0, 0.0, 6.0]]), 3).tolist()
+    [[1.5, 1.0, 2.0, 3.0]]
+    """
+    ones = np.ones(count)
+    steps = np.convolve(np.ones(table.shape[1]), ones, "same")
+    means: Table = np.array([np.convolve(row, ones, "same") for row in table]) / steps
+    return means
+
+
 def _numbers(session: Session) -> Int64:
     return session.columns.get("step", np.zeros(0, dtype=np.int64))
 

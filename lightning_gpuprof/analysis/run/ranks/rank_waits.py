@@ -1,20 +1,20 @@
 """How long ranks wait for one another, step by step, and for which rank.
 
-Ranks meet where they exchange gradients (`EXCHANGE`), in `self.log(sync_dist=True)`, and where
-Lightning checks whether to stop (`STOP_CHECK`). At a meeting, the rank that waits least came last:
-its wait is the communication itself. By what the others wait longer, they wait for that rank, as
-far as it also worked longer than they (`rank_lateness.py`).
+Ranks meet in collectives (`COLLECTIVES`), where DDP exchanges gradients (`EXCHANGE`), in
+`self.log(sync_dist=True)`, and where Lightning checks whether to stop (`STOP_CHECK`). The rank that
+waits least in these came last: its wait is the communication itself. By what the others wait
+longer, they wait for that rank, as far as it also worked longer than they (`rank_lateness.py`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from lightning_gpuprof.analysis.run.loader_wait import LoaderWait, loader_wait
 from lightning_gpuprof.analysis.run.ranks.rank_lateness import (
     Lateness,
-    Waits,
     causes_of,
     excess_of_last,
     lateness,
@@ -22,8 +22,10 @@ from lightning_gpuprof.analysis.run.ranks.rank_lateness import (
     saved_without,
     unequal_phases,
 )
-from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table
+from lightning_gpuprof.analysis.run.ranks.rank_mesh import axes_of
+from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table, over_steps
 from lightning_gpuprof.analysis.run.ranks.rank_work import (
+    AFTER,
     MEETINGS,
     RankWork,
     exchanges_of,
@@ -32,14 +34,14 @@ from lightning_gpuprof.analysis.run.ranks.rank_work import (
 from lightning_gpuprof.analysis.run.steady import mean
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.lines import HostLines, WorkerLines
-from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
+from lightning_gpuprof.records.phases import BATCH_WORK, OWN_CALLBACKS, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED
 
 FORWARD_MORE = 1.5
 """The forward pass counts as a meeting if that explains this many times as much lateness."""
-_LOGGED = 1 + list(MEETINGS).index(Phase.LOGGING)
-"""The index of logging among the meetings, of which the exchange is the first."""
+SPREAD_STEPS = 5
+"""In a mesh of several axes, all ranks have waited for a late rank within this many steps."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class RankWaits:
     """How long ranks wait for one another, and what makes ranks late; times are means per step.
 
     Args:
-        exchange_ns: The exchange of gradients once the last rank has its own: exposed
+        exchange_ns: The collectives of the work on a batch once the last rank has come: exposed
             communication. None if only the whole backward pass was timed.
         waited_ns: How long a rank waits for others, by rank.
         last_frac: The share of steps in which a rank waits least, by rank.
@@ -128,6 +130,14 @@ def exchange_at_most(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -
     return min((mean(exchange) for exchange in measured if len(exchange)), default=None)
 
 
+class _Comparison(NamedTuple):
+    """How long ranks wait for others, what they work by phase, and who is late."""
+
+    waits: Table
+    work: dict[Phase, Table]
+    late: Lateness
+
+
 class _Compared:
     """The ranks of a run, compared with or without a meeting in the forward pass."""
 
@@ -143,35 +153,35 @@ class _Compared:
 
     def result(self) -> RankWaits:
         """Compare the ranks by the meetings that explain more."""
-        waits, work, late = self._compare(forward=False)
-        with_forward = self._compare(forward=True)
-        meets_in_forward = with_forward[2].late_ns > FORWARD_MORE * late.late_ns
-        if meets_in_forward:
-            waits, work, late = with_forward
-        whole = waits.sum(axis=0)
-        last_frac = np.bincount(whole.argmin(axis=0), minlength=len(whole)) / whole.shape[1]
-        excess = excess_of_last(work, waits)
+        compared = self._compare(forward=False)
+        meets_in_forward = False
+        if not self._work.collectives(Phase.FORWARD).any():
+            with_forward = self._compare(forward=True)
+            meets_in_forward = with_forward.late.late_ns > FORWARD_MORE * compared.late.late_ns
+            compared = with_forward if meets_in_forward else compared
+        waits, work, late = compared
+        last_frac = np.bincount(waits.argmin(axis=0), minlength=len(waits)) / waits.shape[1]
+        excess = excess_of_last(work, waits, late.rows)
         sure_causes = causes_of(late.rows, excess, waits)
         causes = {phase: round(cause.more_ns) for phase, cause in sure_causes.items()}
         if causes:
             saved_ns = saved_without(late.rows, causes, work, self._work.whole(work))
             late = replace(late, usual_ns=late.late_ns - min(late.delay_ns, max(0.0, saved_ns)))
         sure_ns = late.sure_with(sure_causes)
-        exchange = self.steps.table(self._exchanges).min(axis=0).mean()
         first = self.steps.sessions[late.rows[0]]
         other = next(
             session for row, session in enumerate(self.steps.sessions) if row not in late.rows
         )
         return RankWaits(
-            exchange_ns=round(float(exchange)) if self._timed else None,
-            waited_ns=self._by_rank(whole),
-            log_waited_ns=self._by_rank(waits[_LOGGED]) if len(waits) > _LOGGED else {},
+            exchange_ns=self._exposed_ns() if self._timed else None,
+            waited_ns=self._by_rank(waits),
+            log_waited_ns=self._log_waited_ns(),
             last_frac=dict(zip(self._order, last_frac.tolist(), strict=True)),
             late=tuple(self._order[row] for row in late.rows),
             late_ns=round(late.late_ns),
             usual_ns=round(late.usual_ns),
             sure_ns=None if sure_ns is None else round(sure_ns),
-            mean_wait_ns=round(float(whole.mean())),
+            mean_wait_ns=round(float(waits.mean())),
             causes=causes,
             turns=mean_excess(excess),
             unequal=unequal_phases(work),
@@ -183,29 +193,54 @@ class _Compared:
             meets_in_forward=meets_in_forward,
         )
 
-    def _compare(self, *, forward: bool) -> tuple[Waits, dict[Phase, Table], Lateness]:
+    def _compare(self, *, forward: bool) -> "_Comparison":
         """Return waits for others, work by phase and who is late; with `forward`, ranks meet there.
 
         What a rank does itself in forward is then unknown.
         """
-        waits = self._waits(forward=forward)
+        met = self._met(forward=forward)
+        waits = met - met.min(axis=0)
         work = self._work.by_phase(without=(Phase.FORWARD,) if forward else ())
-        return waits, work, lateness(waits, self._work.whole(work))
+        return _Comparison(waits, work, lateness(waits, self._work.whole(work)))
+
+    def _met(self, *, forward: bool) -> Table:
+        """Return how long ranks are in collectives, from an exchange of gradients to the next.
+
+        Some ranks may wait for a late rank where Lightning checks whether to stop, and others only
+        in the exchange of the next step.
+
+        Args:
+            forward: The whole forward pass is waiting. It counts together with backward, because a
+                rank that computes longer waits less there.
+        """
+        met = self.steps.table(self._exchanges)
+        for phase in Phase:
+            met += self._work.collectives(phase, before=phase in AFTER)
+        if forward:
+            clock = "device" if self._on_device else "phase"
+            met += self.steps.named(f"{clock}/{Phase.FORWARD.value}")
+        if not self._on_device:  # a host that drives a GPU does not wait there for other ranks
+            for phase, name in MEETINGS.items():
+                met += self.steps.named(name, before=phase in AFTER)
+        # In a mesh of several axes, some ranks wait for a late rank itself, and others for those
+        # that it has made late, which may be in the next step.
+        spread = len(axes_of(self.steps.sessions)) > 1
+        return over_steps(met, SPREAD_STEPS) if spread else met
+
+    def _exposed_ns(self) -> int:
+        tables = [self._work.collectives(phase) for phase in BATCH_WORK]
+        tables.append(self.steps.table(self._exchanges))
+        return round(sum(float(table.min(axis=0).mean()) for table in tables))
+
+    def _log_waited_ns(self) -> dict[int, int]:
+        if self._on_device:
+            return {}
+        logs = self.steps.named(MEETINGS[Phase.LOGGING])
+        return self._by_rank(logs - logs.min(axis=0))
 
     def _by_rank(self, table: Table) -> dict[int, int]:
         means = table.mean(axis=1)
         return {rank: round(float(ns)) for rank, ns in zip(self._order, means, strict=True)}
-
-    def _waits(self, *, forward: bool) -> Waits:
-        exchange = self.steps.table(self._exchanges)
-        meetings = [exchange]
-        if forward:
-            # Together with the exchange, because a rank that computes longer waits less there.
-            clock = "device" if self._on_device else "phase"
-            meetings = [exchange + self.steps.named(f"{clock}/{Phase.FORWARD.value}")]
-        if not self._on_device:  # a host that drives a GPU does not wait there for other ranks
-            meetings += [self.steps.named(name) for name in MEETINGS.values()]
-        return np.array([meeting - meeting.min(axis=0) for meeting in meetings])
 
     def _part(self, late: int, causes: Mapping[Phase, int]) -> str | None:
         """Return the named part that makes up most of the first cause on the rank in a row."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import (
+    COLLECTIVES,
     EXCHANGE,
     OWN_CALLBACKS,
     SELF_LOG,
@@ -69,7 +70,7 @@ class RankWork:
         tables = list(by_phase.values())
         if self._on_device:
             tables = [
-                table if phase is Phase.BACKWARD else self._named(f"device/{phase.value}", phase)
+                table if phase is Phase.BACKWARD else self._on_devices(phase)
                 for phase, table in by_phase.items()
             ]
         total = self._steps.table([None] * len(self._steps.sessions))
@@ -83,17 +84,33 @@ class RankWork:
                 return None
             clock = "device" if self._on_device else "phase"
             whole = self._steps.named(f"{clock}/{phase.value}")
-            return whole - self._steps.table(self._exchanges)
+            waits = self._steps.table(self._exchanges) + self.collectives(phase)
+            return whole - waits
         columns = [session.phase_ns(phase) for session in self._steps.sessions]
         if any(column is None for column in columns):
             return None
         work = self._steps.table(columns, before=phase in AFTER)
+        if not self._on_device:  # the host of a GPU waits in no collective
+            work -= self.collectives(phase, before=phase in AFTER)
         if phase in MEETINGS:
             work -= self._named(MEETINGS[phase], phase)
         if phase is Phase.CALLBACKS:
             for name in OWN_CALLBACKS:
                 work -= self._named(f"part/{phase.value}/{name}", phase)
         return work
+
+    def collectives(self, phase: Phase, *, before: bool = False) -> Table:
+        """Return the time in collectives of a phase, by the clock that says which rank waits.
+
+        With `before`, it is that of the step before.
+        """
+        prefix = "device_part" if self._on_device else "part"
+        return self._steps.named(f"{prefix}/{phase.value}/{COLLECTIVES}", before=before)
+
+    def _on_devices(self, phase: Phase) -> Table:
+        before = phase in AFTER
+        whole = self._named(f"device/{phase.value}", phase)
+        return whole - self.collectives(phase, before=before)
 
     def _named(self, name: str, phase: Phase) -> Table:
         return self._steps.named(name, before=phase in AFTER)

@@ -111,3 +111,76 @@ def test_with_gpus_the_devices_clock_says_who_waits(write_ranks):
 def test_a_host_that_drives_a_gpu_does_not_wait_and_says_nothing(compare):
     first = {"backward": 9 * MS, "exchange": 8 * MS}
     assert compare(first, {**first, "exchange": MS}, device=Device(type="cuda")) is None
+
+
+GATHER, REDUCE = "forward/collectives", "backward/collectives"
+
+
+def sharded(forward, gather, reduce, **more):
+    """A rank of `fully_shard`: its own forward, and its waits in forward and in backward."""
+    return {
+        "forward": forward + gather,
+        "backward": MS + reduce,
+        "exchange": 0,
+        "parts": {GATHER: gather, REDUCE: reduce},
+        **more,
+    }
+
+
+def test_a_wait_inside_forward_is_a_wait_and_the_rest_is_forward(compare):
+    early, late = sharded(MS, 6 * MS, 2 * MS), sharded(5 * MS, 2 * MS, 2 * MS)
+
+    compared = compare(early, late, early)
+
+    assert (compared.late, compared.late_ns, compared.usual_ns) == ((1,), 4 * MS, 0)
+    assert compared.causes == {Phase.FORWARD: 4 * MS}
+    assert compared.waited_ns == {0: 4 * MS, 1: 0, 2: 4 * MS}
+    assert compared.exchange_ns == 4 * MS
+    assert not compared.meets_in_forward
+
+
+def mesh(data, tensor):
+    return {"mesh": {"data": data, "tensor": tensor}}
+
+
+def test_ranks_of_two_groups_wait_for_the_same_rank_at_different_meetings(write_ranks):
+    def rank(place, own, gather, reduce):
+        phases = {"forward": own + gather, "backward": MS + reduce}
+        return {**place, "phases": phases, "parts": {EXCHANGE: 0, GATHER: gather, REDUCE: reduce}}
+
+    # Rank 1 is late in forward. Its tensor-parallel neighbour waits in forward, the rank that
+    # shares its shards does so in backward.
+    path = write_ranks(
+        rank(mesh(0, 0), MS, 5 * MS, MS),
+        rank(mesh(0, 1), 5 * MS, MS, MS),
+        rank(mesh(1, 0), MS, 5 * MS, MS),
+        rank(mesh(1, 1), MS, MS, 5 * MS),
+        steps=STEPS,
+    )
+    sessions = {number: records.sessions[0] for number, records in read_run(path).items()}
+
+    compared = rank_waits(sessions, common_steady(sessions))
+
+    assert (compared.late, compared.late_ns) == ((1,), 4 * MS)
+    assert compared.causes == {Phase.FORWARD: 4 * MS}
+
+
+def test_a_tensor_parallel_group_is_late_as_a_group(write_ranks):
+    def rank(place, fetch, gather):
+        phases = {"data_wait": fetch, "forward": MS + gather, "backward": MS}
+        return {**place, "phases": phases, "parts": {EXCHANGE: 0, GATHER: gather}}
+
+    early, late = (MS, 9 * MS), (9 * MS, MS)
+    path = write_ranks(
+        rank(mesh(0, 0), *early),
+        rank(mesh(0, 1), *early),
+        rank(mesh(1, 0), *late),
+        rank(mesh(1, 1), *late),
+        steps=STEPS,
+    )
+    sessions = {number: records.sessions[0] for number, records in read_run(path).items()}
+
+    compared = rank_waits(sessions, common_steady(sessions))
+
+    assert (compared.late, compared.late_ns) == ((2, 3), 8 * MS)
+    assert compared.causes == {Phase.DATA_WAIT: 8 * MS}

@@ -1,0 +1,82 @@
+"""Run by test_sharded_ranks.py: `python sharded_ranks.py FOLDER` trains two ranks of fully_shard.
+
+It trains with the callback and without. Rank 1 takes longer in its forward pass. What each rank
+has learnt, and how many collectives it made, is in `<with or without>-<rank>.json`.
+"""
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from threading import Event
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from lightning.pytorch.strategies import ModelParallelStrategy
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import DataLoader
+
+STEPS = 40
+LONGER_S = 0.03
+
+
+class Model(BoringModel):
+    def configure_model(self):
+        fully_shard(self.layer, mesh=self.device_mesh["data_parallel"])
+
+    def training_step(self, batch, batch_idx):
+        if self.global_rank == 1:
+            Event().wait(LONGER_S)
+        return super().training_step(batch, batch_idx)
+
+    def train_dataloader(self):
+        return DataLoader(RandomDataset(32, 2 * STEPS))
+
+
+def train(folder, rank, callback, port):
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {"LOCAL_RANK": str(rank), "NODE_RANK": "0"}
+    torch.manual_seed(0)
+    callbacks, original = [], torch.distributed.Work.wait
+    if callback == "with":
+        from lightning_gpuprof import GpuProfCallback
+
+        callbacks = [GpuProfCallback(trace=False, window=20)]
+    trainer = Trainer(
+        max_epochs=1,
+        limit_val_batches=0,
+        strategy=ModelParallelStrategy(2, 1, process_group_backend="gloo"),
+        accelerator="cpu",
+        devices=2,
+        callbacks=callbacks,
+        default_root_dir=os.path.join(folder, callback),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+    )
+    model = Model()
+    trainer.fit(model)
+    group = torch.distributed.group.WORLD
+    learnt = {
+        "weights": model.layer.weight.to_local().detach().reshape(-1).tolist(),
+        "collectives": group._get_sequence_number_for_group(),
+        "restored": torch.distributed.Work.wait is original,
+    }
+    Path(folder, f"{callback}-{rank}.json").write_text(json.dumps(learnt))
+
+
+if __name__ == "__main__":
+    for callback in ("with", "without"):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        children = []
+        for rank in (0, 1):
+            children.append(os.fork())
+            if not children[-1]:
+                train(sys.argv[1], rank, callback, port)
+                sys.exit()
+        if any(os.waitpid(child, 0)[1] for child in children):
+            sys.exit(1)
