@@ -16,7 +16,7 @@ BENCHMARKS = {
     "plan": "plan.py",
     "memory": "on_gpu/gpu_memory.py",
     "records": "reading/records.py",
-    "ranks": "ranks.py",
+    "straggler": "straggler.py",
     "lines": "lines.py",
     "trace_engine": "reading/trace_engine.py",
     "tab": "reading/tab.py",

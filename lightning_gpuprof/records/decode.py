@@ -9,7 +9,7 @@ import msgspec
 from lightning_gpuprof.errors import UnreadableError
 from lightning_gpuprof.records.lines import CapturedLines, HostLines, OutsideLines, WorkerLines
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Column, Record, RunStart
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Column, Record, RunStart
 
 _T = TypeVar("_T")
 MOST_NUMBER, MOST_FLOAT = 1 << 62, 1e150
@@ -140,3 +140,18 @@ def _check_samples(samples: HostLines) -> None:
     too_many |= max(samples.by_phase.values(), default=0) > samples.whole
     if too_many or at_lines.keys() - _PHASES:
         raise UnreadableError("its samples do not add up by phase")
+
+
+def unreadable_start(start: RunStart) -> str | None:
+    """Return why only another version can read a session; None if this version can."""
+    if start.schema_version != SCHEMA_VERSION:
+        newer = start.schema_version > SCHEMA_VERSION
+        change = "Upgrade lightning-gpuprof" if newer else "Train again"
+        written = f"written with record schema {start.schema_version}"
+        return f"{written}; this version reads {SCHEMA_VERSION}. {change} to see it."
+    if unknown := [phase for phase in start.phases if phase not in _PHASES]:
+        phases = ", ".join(unknown)
+        return f"it times phases that this version does not know ({phases}). Upgrade " + (
+            "lightning-gpuprof to see it."
+        )
+    return None

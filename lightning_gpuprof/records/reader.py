@@ -6,19 +6,16 @@ A file is only appended to while its run trains, so a reader that is kept reads 
 import os
 import shlex
 import threading
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
-import numpy as np
-
-from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.errors import RecordError, UnreadableError
 from lightning_gpuprof.records import schema
-from lightning_gpuprof.records.decode import read_record
+from lightning_gpuprof.records.decode import read_record, unreadable_start
 from lightning_gpuprof.records.files import (
     LOCAL,
     FileSystem,
@@ -26,80 +23,30 @@ from lightning_gpuprof.records.files import (
     open_file,
     record_files,
 )
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.rolled_run import RolledRun
+from lightning_gpuprof.records.session import RankRecords, Session
 from lightning_gpuprof.records.step_columns import NumberedWindow, Refuse, StepColumns
 
-_R = TypeVar("_R")
-_PHASES = frozenset(phase.value for phase in Phase)
+__all__ = ["RankRecords", "RecordFile", "RunReader", "Session", "parse_records", "read_run"]
+
+MOST_RAW_BYTES, FEW_RANKS, MORE_OF_FEW = 1 << 25, 16, 8
+"""If the record files of several ranks are longer in all, only the lowest rank's steps are all read
+(see `rolled.py`); those of few ranks may be so many times as long. A step takes some 100 bytes."""
 _MOST_BYTES, _MOST_LINE, _MOST_WARNINGS = 1 << 30, 1 << 26, 100
 """Limits of a record file: its length, a line's length, and warnings about unreadable lines."""
 _TAIL_BYTES = 256
 """What was read last, by which a file is known to have been appended to. It holds times."""
 
 
-@dataclass(frozen=True)
-class Session:
-    """A rank's records of a fit, validate, test or predict call.
-
-    `columns` holds, for every column name of `StepsWindow`, an int64 for every step in step order.
-    Windows that lack a column are filled with 0 (host) or `NOT_MEASURED` (device).
-    """
-
-    start: schema.RunStart
-    records: tuple[schema.Record, ...]
-    columns: dict[str, Int64]
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def end(self) -> schema.RunEnd | None:
-        """The closing record; None while the run is live or if it was killed."""
-        ends = self.all(schema.RunEnd)
-        return ends[-1] if ends else None
-
-    @property
-    def steps(self) -> int:
-        """Number of recorded steps."""
-        return len(self.columns["dur_ns"]) if "dur_ns" in self.columns else 0
-
-    def all(self, kind: type[_R]) -> list[_R]:
-        """Return the records of a type in the order in which they were written."""
-        return [record for record in self.records if isinstance(record, kind)]
-
-    def last(self, kind: type[_R]) -> _R | None:
-        """Return the last record of a type; None if there is none."""
-        return next((record for record in reversed(self.records) if isinstance(record, kind)), None)
-
-    def phase_ns(self, phase: Phase) -> Int64 | None:
-        """Return the host self time of a phase in every step; None if it was not measured."""
-        if phase.value not in self.start.phases or not self.steps:
-            return None
-        zeros = np.zeros(self.steps, dtype=np.int64)
-        return self.columns.get(f"phase/{phase.value}", zeros)
-
-    def phases_ns(self, phases: Iterable[Phase]) -> dict[Phase, Int64]:
-        """Return `phase_ns` for the given phases, without the phases that were not measured."""
-        columns = {phase: self.phase_ns(phase) for phase in phases}
-        return {phase: column for phase, column in columns.items() if column is not None}
-
-
-@dataclass(frozen=True)
-class RankRecords:
-    """All sessions of a rank's record file."""
-
-    rank: int
-    sessions: tuple[Session, ...]
-    warnings: tuple[str, ...]
-    newer: str = ""
-    """A warning about a session that only another version can read; empty if there is none."""
-
-
-def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
-    """Read the record files of all ranks of a run.
+def read_run(
+    run: str, fs: FileSystem = LOCAL, *, until: int | None = None
+) -> dict[int, RankRecords]:
+    """Read the record files of all ranks of a run; see `RunReader.read`.
 
     Raises:
         RecordError: The run does not exist, is not a folder, or holds no record files.
     """
-    return RunReader(run, fs).read()
+    return RunReader(run, fs, until=until).read()
 
 
 def parse_records(rank: int, file: BinaryIO, *, name: str) -> RankRecords:
@@ -118,36 +65,88 @@ class RunReader:
     Args:
         run: The run's log dir.
         fs: Where that is.
+        until: The last step by which ranks are compared, if their records are long; by default the
+            last that all of them have.
+        most_raw_bytes: How long record files are of which all steps of all ranks are read.
     """
 
-    def __init__(self, run: str, fs: FileSystem = LOCAL) -> None:
-        self._run, self._fs = run, fs
+    def __init__(
+        self,
+        run: str,
+        fs: FileSystem = LOCAL,
+        *,
+        until: int | None = None,
+        most_raw_bytes: int = MOST_RAW_BYTES,
+    ) -> None:
+        self._run, self._fs, self._until = run, fs, until
+        self._most_raw_bytes = most_raw_bytes
         self._lock = threading.Lock()
         self._files: dict[int, RecordFile] = {}
         self._states: dict[int, object] = {}
         self._records: dict[int, RankRecords] = {}
+        self._rolled: RolledRun | None = None
 
     @property
     def num_bytes(self) -> int:
         """About how much memory the records take."""
-        return sum(file.num_bytes for file in list(self._files.values()))
+        rolled = self._rolled
+        raw_bytes = sum(file.num_bytes for file in list(self._files.values()))
+        return raw_bytes + (rolled.num_bytes if rolled is not None else 0)
 
     def read(self) -> dict[int, RankRecords]:
         """Return every rank's records, of which only what was added since the last call is read.
+
+        If they are long, the sessions of all ranks but the lowest hold a `rollup` and the steps
+        that ranks are compared by; `whole` reads such a rank.
 
         Raises:
             RecordError: As for `read_run`.
         """
         with self._lock:
             files = self._existing()
-            for rank in self._records.keys() - files.keys():
-                del self._files[rank], self._states[rank], self._records[rank]
-            for rank, path in files.items():
-                state = self._state(path)
-                if state is None or state != self._states.get(rank):
-                    self._states[rank] = state
-                    self._read_rank(rank, path)
-            return {rank: self._records[rank] for rank in files}
+            most_bytes = self._most_raw_bytes * (MORE_OF_FEW if len(files) <= FEW_RANKS else 1)
+            if len(files) > 1 and self._length(files) > most_bytes:
+                return self._read_rolled(files)
+            self._rolled = None
+            return self._read_raw(files)
+
+    def whole(self, rank: int) -> RankRecords:
+        """Return a rank's records with all steps, which are read each time."""
+        reader = RunReader(self._run, self._fs)
+        return reader._read_raw({rank: self._existing()[rank]})[rank]
+
+    def _read_raw(self, files: Mapping[int, str]) -> dict[int, RankRecords]:
+        for rank in self._records.keys() - files.keys():
+            del self._files[rank], self._states[rank], self._records[rank]
+        for rank, path in files.items():
+            state = self._state(path)
+            if state is None or state != self._states.get(rank):
+                self._states[rank] = state
+                self._read_rank(rank, path)
+        return {rank: self._records[rank] for rank in files}
+
+    def _read_rolled(self, files: Mapping[int, str]) -> dict[int, RankRecords]:
+        self._rolled = self._rolled or RolledRun(self._fs, self._until)
+        states = {rank: self._state(path) for rank, path in files.items()}
+        records = self._rolled.read(files, states)
+        lowest = next((rank for rank in files if records[rank].sessions), min(files))
+        raw = self._read_raw({lowest: files[lowest]})[lowest]
+        # Both are the same sessions in the same order, unless a line has been added meanwhile.
+        sessions = [
+            replace(session, rolled=rolled)
+            for session, rolled in zip(raw.sessions, records[lowest].sessions, strict=False)
+        ]
+        return {
+            **records,
+            lowest: replace(raw, sessions=(*sessions, *raw.sessions[len(sessions) :])),
+        }
+
+    def _length(self, files: Mapping[int, str]) -> int:
+        length = 0
+        for path in files.values():
+            with suppress(OSError):
+                length += self._fs.size(path)
+        return length
 
     def _existing(self) -> dict[int, str]:
         run, fs = self._run, self._fs
@@ -280,7 +279,7 @@ class RecordFile:
         if self._open is not None:
             self._whole.append(self._open.session(self._refuse))
             self._open = None
-        reason = _unreadable(start)
+        reason = unreadable_start(start)
         if reason is not None:
             self._newer = f"{self._name}:{self._number}: {reason}"
             self._refused.append((self._number, self._newer))
@@ -318,18 +317,3 @@ class _OpenSession:
             )
         records = tuple(self._records)
         return Session(self._start, records, self.columns.arrays(), tuple(warnings))
-
-
-def _unreadable(start: schema.RunStart) -> str | None:
-    """Return why only another version can read a session; None if this version can."""
-    if start.schema_version != schema.SCHEMA_VERSION:
-        newer = start.schema_version > schema.SCHEMA_VERSION
-        change = "Upgrade lightning-gpuprof" if newer else "Train again"
-        written = f"written with record schema {start.schema_version}"
-        return f"{written}; this version reads {schema.SCHEMA_VERSION}. {change} to see it."
-    if unknown := [phase for phase in start.phases if phase not in _PHASES]:
-        phases = ", ".join(unknown)
-        return f"it times phases that this version does not know ({phases}). Upgrade " + (
-            "lightning-gpuprof to see it."
-        )
-    return None

@@ -60,6 +60,12 @@ class StepFlag(IntFlag):
     """A logger was called."""
 
 
+NOT_STEADY = (
+    StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.PROFILED | StepFlag.WATCHED | StepFlag.UNFINISHED
+)
+"""A step with any of these does not stand for the run."""
+
+
 class Column(msgspec.Struct, array_like=True, frozen=True):
     """A value for every step of a window, packed as `["i4", "<base64>"]`, little-endian.
 

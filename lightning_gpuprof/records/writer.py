@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lightning_gpuprof.records.files import plugin_dir, record_name
+from lightning_gpuprof.records.rollup import RollupWriter
 from lightning_gpuprof.records.schema import Record, RunStart
 
 
@@ -45,7 +46,8 @@ class _Pending(NamedTuple):
 class RecordWriter:
     """Writes a rank's records: every `flush` appends all new records in a single write.
 
-    The file stays open between flushes, because opening it takes longer than writing to it.
+    The file stays open between flushes, because opening it takes longer than writing to it. With
+    several ranks, a rollup of the file is written beside it.
 
     Attributes:
         shared: Something else has written to the file since this writer first did.
@@ -57,6 +59,7 @@ class RecordWriter:
         self._pending = _Pending([])
         self._start_line: bytes | None = None
         self._file: FileIO | None = None
+        self._rollup: RollupWriter | None = None
         self.shared = False
 
     def write(self, record: Record) -> None:
@@ -68,6 +71,8 @@ class RecordWriter:
             line = self._encoder.encode(_readable(plain))
         if isinstance(record, RunStart):
             self._start_line = line
+            if record.world_size > 1:
+                self._rollup = RollupWriter(self.path, line)
         self._pending.lines.append(line)
 
     def flush(self) -> None:
@@ -106,9 +111,13 @@ class RecordWriter:
             self.close()
             raise
         self._pending = _Pending([], length + len(text))
+        if self._rollup is not None:
+            self._rollup.add(length + len(line_end), lines)
 
     def close(self) -> None:
         """Close the file; a later `flush` opens it again."""
+        if self._rollup is not None:
+            self._rollup.fold()
         file, self._file = self._file, None
         if file is not None:
             file.close()

@@ -124,7 +124,8 @@ def load_report(
     """
     run, span = split_span(os.fspath(run), fs)
     run, notices = resolve_run(run, fs)
-    ranks = read_run(run, fs) if ranks is None else ranks
+    if ranks is None:
+        ranks = read_run(run, fs, until=None if span is None else span.last)
     failed = analyse_traces(run) if analyse and fs is LOCAL else {}
     analyses, unreadable = _read_analyses(run, ranks, fs)
     try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -126,7 +127,8 @@ def _steps_of_ranks(ranks: Mapping[int, Session], span: StepSpan) -> dict[int, S
     parts = {}
     for rank, session in ranks.items():
         with suppress(RecordError):
-            parts[rank] = steps_in(session, span)
+            # A rollup is of the whole session.
+            parts[rank] = replace(steps_in(session, span), rollup=None, rolled=None)
     return parts
 
 

@@ -35,7 +35,7 @@ def session_views(records: RankRecords) -> tuple[SessionView, ...]:
             session=session.start.session,
             stage=session.start.stage,
             started_unix_ns=session.start.started_unix_ns,
-            steps=session.steps,
+            steps=session.recorded_steps,
             status="open" if session.end is None else session.end.status,
         )
         for session in records.sessions

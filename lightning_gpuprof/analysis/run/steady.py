@@ -6,7 +6,7 @@ import numpy as np
 
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
+from lightning_gpuprof.records.schema import NOT_STEADY, OutsideSpan, StepFlag
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def steady_mask(flags: Int64) -> tuple[Mask, str]:
     ([False, True, True, False, True], 'steady')
     """
     choices = (
-        (_APART | SLOWED_BY_MEASURING, "steady"),
+        (NOT_STEADY, "steady"),
         (_APART, "measured"),
         (_NEVER, "compiled"),
     )

@@ -122,8 +122,11 @@ class LoadedRun:
         if rank not in ranks:
             existing = rank_list(sorted(ranks))
             raise QueryError(f"{self.name} has no rank {rank}; its ranks are {existing}.")
+        records = ranks[rank]
+        if any(session.rollup is not None for session in records.sessions):
+            records = self.reader.whole(rank)  # its records so far are those of comparing ranks
         try:
-            return choose_session(ranks[rank], self.session_number(query))
+            return choose_session(records, self.session_number(query))
         except RecordError as error:
             raise QueryError(str(error)) from error
 

@@ -12,7 +12,7 @@ from lightning_gpuprof.report.charts.query import Query
 from lightning_gpuprof.report.document import Chart, Column, Part, Section, Table, Text, Value
 from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.report.notices import rank_notices
-from lightning_gpuprof.report.run.ranks import rank_verdict
+from lightning_gpuprof.report.run.ranks import rank_basis, rank_verdict
 
 MOST_RANKS = 32
 """How many lanes fit a page. If there are more ranks, the tab shows those that others wait for."""
@@ -75,6 +75,8 @@ def ranks_view(run: LoadedRun, query: Query) -> RanksPayload:
     body: list[Part] = []
     if lacking:
         body.append(Text((lacking,), "note"))
+    if (basis := rank_basis(results.ranks)) is not None:
+        body.append(Text((basis,), "note"))
     if len(views) < len(stepped):
         body.append(
             Text(

@@ -68,12 +68,25 @@ def ranks_section(run: RunResults, findings: Sequence[Finding]) -> Section | Non
         note += "; those that wait least come first"
     sentence, _ = rank_verdict(run.ranks, findings)
     body: list[Text | Table | Figures | Chart] = [Text((sentence,)), table]
+    if (basis := rank_basis(run.ranks)) is not None:
+        body.append(Text((basis,), "note"))
     if (difference := run.ranks.difference) is not None:
         label = f"rank {difference.rank} longer than the others"
         more = Figure("rank_difference_ns", label, difference.more_ns, "ns")
         body.append(Figures((more,)))
     body.append(Chart("ranks", "Ranks side by side"))
     return Section("ranks", "Ranks", "page", tuple(body), note=note)
+
+
+def rank_basis(ranks: RankResults) -> str | None:
+    """Say what figures of ranks rest on if their records are too long to read; else None."""
+    if ranks.rolled_steps is None:
+        return None
+    first, last = ranks.rolled_steps
+    return (
+        "Mean steps and phases are from the rollups of the ranks' records, and the median is that "
+        f"of stretches of steps. For whom the ranks wait is by steps {first:,} to {last:,}."
+    )
 
 
 def rank_verdict(ranks: RankResults, findings: Sequence[Finding]) -> tuple[str, int | None]:

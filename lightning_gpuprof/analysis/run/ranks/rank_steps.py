@@ -12,9 +12,8 @@ import numpy as np
 from lightning_gpuprof.analysis.run.steady import MIN_STEADY, steady_steps
 from lightning_gpuprof.arrays import Floats, Int64, Mask
 from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.rolled_run import COMPARED_CELLS
 
-MOST_CELLS = 1_000_000
-"""Limit of the number of ranks times steps that are compared; the last steps are chosen."""
 MIN_STEPS = 10
 """Fewer steps that all ranks have are not compared."""
 
@@ -58,7 +57,7 @@ class RankSteps:
                 [of_rank[places] for of_rank, places in zip(numbers, rows, strict=True)]
             )
         self._enough = len(shared) >= MIN_STEPS
-        shared = shared[-max(MIN_STEPS, MOST_CELLS // max(1, len(sessions))) :]
+        shared = shared[-max(MIN_STEPS, COMPARED_CELLS // max(1, len(sessions))) :]
         self._rows = [
             places[np.isin(of_rank[places], shared)]
             for of_rank, places in zip(numbers, rows, strict=True)

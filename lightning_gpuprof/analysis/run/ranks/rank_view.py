@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.ranks.rank_work import EXCHANGED
@@ -31,7 +32,7 @@ class RankView:
     steps: int
     median_ns: int | None
     mean_ns: int | None
-    phase_mean_ns: dict[Phase, int]
+    phase_mean_ns: Mapping[Phase, int]
     status: str
     error: str | None = None
     exchange_ns: int | None = None
@@ -54,28 +55,55 @@ def rank_views(
 
 
 def _view(rank: int, session: Session, steady: Mask | None, waits: RankWaits | None) -> RankView:
-    median_ns = mean_ns = exchange_ns = None
-    means: dict[Phase, int] = {}
-    if steady is not None:
-        dur = session.columns["dur_ns"][steady]
-        median_ns, mean_ns = median(dur), mean(dur)
-        means = {p: mean(column[steady]) for p, column in session.phases_ns(Phase).items()}
-        exchange = session.columns.get(EXCHANGED)
-        exchange_ns = None if exchange is None else mean(exchange[steady])
+    step = _steady_step(session, steady) if session.rollup is None else _rolled_step(session)
     return RankView(
         rank=rank,
         host=session.start.host,
-        steps=session.steps,
-        median_ns=median_ns,
-        mean_ns=mean_ns,
-        phase_mean_ns=means,
+        steps=session.recorded_steps,
+        median_ns=step.median_ns,
+        mean_ns=step.mean_ns,
+        phase_mean_ns=step.phase_mean_ns,
         status="open" if session.end is None else session.end.status,
         error=None if session.end is None else session.end.error,
-        exchange_ns=exchange_ns,
+        exchange_ns=step.exchange_ns,
         waited_ns=None if waits is None else waits.waited_ns.get(rank),
         last_frac=None if waits is None else waits.last_frac.get(rank),
         batches=_batches(session.start),
     )
+
+
+class _Step(NamedTuple):
+    median_ns: int | None = None
+    mean_ns: int | None = None
+    phase_mean_ns: Mapping[Phase, int] = {}
+    exchange_ns: int | None = None
+
+
+def _steady_step(session: Session, steady: Mask | None) -> _Step:
+    if steady is None:
+        return _Step()
+    dur = session.columns["dur_ns"][steady]
+    exchange = session.columns.get(EXCHANGED)
+    return _Step(
+        median(dur),
+        mean(dur),
+        {phase: mean(column[steady]) for phase, column in session.phases_ns(Phase).items()},
+        None if exchange is None else mean(exchange[steady]),
+    )
+
+
+def _rolled_step(session: Session) -> _Step:
+    """Return the step by the rollup: means of all steady steps, the median of stretches."""
+    rollup = session.rollup
+    if rollup is None or not rollup.steady.any():
+        return _Step()
+    means = {
+        phase: rollup.mean_ns(f"phase/{phase.value}") or 0
+        for phase in Phase
+        if phase.value in session.start.phases
+    }
+    middle = median(rollup.median_ns[rollup.steady > 0])
+    return _Step(middle, rollup.mean_ns("dur_ns"), means, rollup.mean_ns(EXCHANGED))
 
 
 def _batches(start: RunStart) -> int | None:
