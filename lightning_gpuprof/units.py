@@ -123,6 +123,15 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
+def times(count: float) -> str:
+    """Format how often something happens.
+
+    >>> times(1), times(7), times(2.5)
+    ('once', '7 times', '2.5 times')
+    """
+    return "once" if count == 1 else f"{count:,.4g} times"
+
+
 def rate(per_s: float) -> str:
     """Format a rate with three significant digits, or with all digits before the point.
 

@@ -111,7 +111,7 @@ def reading_page() -> str:
     lines = [
         "# Reading the profile",
         "",
-        "The questions that the PROFILE tab answers (Overview: Where to look), and which answers",
+        "The questions that the PROFILE tab answers (Overview: Checklist), and which answers",
         "deserve a look. Only findings say what to change: a question that a finding answers leads",
         "to that finding, any other says where to look. The run's own figures replace `{...}`.",
         "",

@@ -20,6 +20,7 @@ from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.report.clean import cleaned
+from lightning_gpuprof.units import times
 
 STEPS = 3
 CHILD = "lightning_gpuprof.inspect.child"
@@ -123,7 +124,7 @@ def _calls(inspection: Inspection) -> Iterator[str]:
     yield f"\nA step makes {inspection.calls_per_step:,.0f} Python calls. By function of your own:"
     for row in inspection.calls:
         place = f"{_shown(row.file)}:{row.line}"
-        yield f"{row.makes:10,.0f} calls  {place}  {row.function}, called {row.calls:,.4g} times"
+        yield f"{row.makes:10,.0f} calls  {place}  {row.function}, called {times(row.calls)}"
     if any(row.to_workers for row in inspection.calls):
         # Imported here: few programs have such calls, and the import takes time.
         from lightning_gpuprof.findings.operators import workers_advice

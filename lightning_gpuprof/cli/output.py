@@ -34,7 +34,8 @@ def write_document(document: Document, args: argparse.Namespace, *, verbose: boo
 
         sys.stdout.write(markdown.render(document, verbose=verbose))
     else:
-        # Imported here: --json needs none of it, and rich takes a while to load.
-        from lightning_gpuprof.report.console import render_for
+        # Imported here: --json needs none of it.
+        from lightning_gpuprof.report.console import TALL_SCREEN, render_for
 
-        sys.stdout.write(render_for(document, sys.stdout, verbose=verbose))
+        most = TALL_SCREEN if document.subject.kind == "run" else None
+        sys.stdout.write(render_for(document, sys.stdout, verbose=verbose, most_lines=most))

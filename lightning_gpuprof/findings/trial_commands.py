@@ -10,7 +10,7 @@ BETWEEN_STEPS = (Phase.VALIDATION.value, Phase.CHECKPOINT.value)
 DEFERRED = "deferred_logging"
 """The setting by which calls of self.log do nothing in the steps."""
 SETTING = "a trial of this setting"
-BATCHES = "a trial on a few batches again and again, which shows the most that faster ones can save"
+BATCHES = "a trial on a few batches again and again, which shows the upper bound for faster loading"
 CALLBACK = "a trial without {name}, which shows the most that can be saved here"
 LOG = "a trial without self.log, which shows the most that can be saved here"
 LOGGERS = "a trial without loggers, which shows the most that can be saved here"

@@ -29,7 +29,7 @@ WHERE = (
 )
 LONGER, SHORTEST_S = 3, 60.0
 """Where the time was too short, this many times as much is proposed, or as this many seconds."""
-CEILING = "the most that could be gained here"
+CEILING = "upper bound of what can be gained here"
 
 
 def build_trial(trials: Trials) -> Document:

@@ -40,6 +40,8 @@ from lightning_gpuprof.units import ascii_only, shortened
 
 SCREEN = 24
 """Lines of the smallest terminal."""
+TALL_SCREEN = 50
+"""Lines that the report of a run takes at most without --verbose, if its findings leave room."""
 LEAST_BARS = 4
 MOST_NOTES = 2
 """How many notes the first screen shows, and in how many lines each; full notes follow later."""
@@ -50,6 +52,9 @@ INDENT = 2
 SEVERITY_STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 TEXT_STYLES = {"plain": "", "strong": "bold", "note": "dim", "warning": "yellow", "command": ""}
 VERDICT_STYLES = {"change": "yellow", "failed": "bold red"}
+MORE_LINES = 3
+"""Lines for the names of the sections that are left out."""
+OTHERS = "--verbose also shows: {}."
 MORE = "--verbose shows the changes of all findings."
 
 
@@ -61,20 +66,24 @@ def render(
     unicode: bool = True,
     width: int = WIDTH,
     html: bool = False,
+    most_lines: int | None = None,
 ) -> str:
     """Return the document as lines of at most `width` columns, or as HTML that looks the same.
 
-    `verbose` shows all sections, columns, rows and findings in full.
+    `verbose` shows all sections, columns, rows and findings in full. Otherwise sections that would
+    make the text longer than `most_lines` are named at its end.
     """
     page = _Page(document, width=width, verbose=verbose, bar="█" if unicode else "#")
-    page.write()
+    page.write(None if verbose else most_lines)
     if html:
         return as_html(page.lines)
     text = as_ansi(page.lines) if color else as_plain(page.lines)
     return text if unicode else ascii_only(text)
 
 
-def render_for(document: Document, stream: TextIO, *, verbose: bool = False) -> str:
+def render_for(
+    document: Document, stream: TextIO, *, verbose: bool = False, most_lines: int | None = None
+) -> str:
     """Return the document for a stream: in its width, colours and encoding."""
     encoding = (getattr(stream, "encoding", None) or "ascii").lower()
     return render(
@@ -83,6 +92,7 @@ def render_for(document: Document, stream: TextIO, *, verbose: bool = False) -> 
         color=is_colored(stream),
         unicode=encoding.startswith("utf"),
         width=columns(stream),
+        most_lines=most_lines,
     )
 
 
@@ -100,7 +110,7 @@ class _Page:
         verdicts = {verdict.finding for verdict in document.parts(Verdict)}
         self._answered = next((card for card in document.findings if card.id in verdicts), None)
 
-    def write(self) -> None:
+    def write(self, most_lines: int | None) -> None:
         subject, sections = self._document.subject, list(self._document.sections)
         self._print(Line(f"{subject.path or subject.name}: {subject.line}", "bold"))
         first = [section for section in sections if section.detail == "first"]
@@ -110,9 +120,37 @@ class _Page:
             self._section(section, on_screen=True)
         for note in self._postponed:
             self._print(_indented(f"note: {note}", "dim", by=0))
-        for section in sections:
-            if section not in on_screen and (self._verbose or section.detail != "verbose"):
+        rest = [
+            section
+            for section in sections
+            if section not in on_screen and (self._verbose or section.detail != "verbose")
+        ]
+        self._write_up_to(most_lines, rest)
+
+    def _write_up_to(self, most_lines: int | None, sections: Sequence[Section]) -> None:
+        """Write sections, and only name those in between for which there is no room."""
+        left_out: list[str] = []
+        last = len(sections) - 1
+        room = 0 if most_lines is None or not sections else most_lines - MORE_LINES
+        room -= self._lines_of(sections[last]) if room else 0
+        for number, section in enumerate(sections):
+            fits = not room or self._height + self._lines_of(section) <= room
+            has_findings = any(isinstance(part, FindingCard) for part in section.body)
+            if number == last and left_out:
+                self._print(_indented(OTHERS.format(", ".join(left_out)), "dim", by=0, above=1))
+            if fits or has_findings or number == last or not section.title:
                 self._section(section)
+            else:
+                left_out.append(section.title[0].lower() + section.title[1:])
+
+    def _lines_of(self, section: Section) -> int:
+        """Return how many lines a section takes."""
+        lines, height, postponed = len(self.lines), self._height, len(self._postponed)
+        self._section(section)
+        taken = self._height - height
+        del self.lines[lines:], self._postponed[postponed:]
+        self._height = height
+        return taken
 
     def _section(self, section: Section, *, on_screen: bool = False) -> None:
         parts = [
@@ -274,5 +312,5 @@ def _heading(title: str, note: str | None = None, width: int = WIDTH) -> Block:
     return Stack([Indented(heading, above=1), _indented(note, "dim")])
 
 
-def _indented(text: str, style: str = "", by: int = INDENT) -> Indented:
-    return Indented(Line(text, style), by)
+def _indented(text: str, style: str = "", by: int = INDENT, above: int = 0) -> Indented:
+    return Indented(Line(text, style), by, above)

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.report.build_run import build_run
-from lightning_gpuprof.report.console import render
+from lightning_gpuprof.report.console import TALL_SCREEN, render
 from lightning_gpuprof.report.document import (
     Bar,
     Bars,
@@ -84,7 +84,7 @@ class RunReport:
 
     @override
     def __str__(self) -> str:
-        return render(self.document, verbose=self._verbose)
+        return render(self.document, verbose=self._verbose, most_lines=TALL_SCREEN)
 
     __repr__ = __str__
 

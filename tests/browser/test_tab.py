@@ -33,13 +33,13 @@ def test_the_overview_names_the_bottleneck_the_change_and_the_gain(page):
 
 def test_where_to_look_answers_the_usual_questions_and_the_plan_orders_the_changes(page):
     page.open("char_lm/version_0")
-    look = page.wait_for(".card", "Where to look")
+    look = page.wait_for(".card", "Checklist")
     assert "First look at the finding data-wait." in look
     rows = page.rows("[data-table='checklist']")
     assert rows[0][0] == "look"
     assert rows[0][2].startswith("Does loading data take most of the step?")
     assert {row[0] for row in rows} == {"look"}
-    page.click("[aria-label='Where to look'] .table-box > button")
+    page.click("[aria-label='Checklist'] .table-box > button")
     assert {row[0] for row in page.rows("[data-table='checklist']")} == {"look", "ok", "-"}
     plan = page.rows("[data-table='plan']")
     assert plan[0][2] == "DataLoader(..., num_workers=2, persistent_workers=True)"

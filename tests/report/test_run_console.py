@@ -74,6 +74,18 @@ def with_marks(report, marks):
     return replace(report, results=replace(report.results, device=device))
 
 
+def test_a_report_has_as_many_sections_as_a_screen_has_room_for_and_names_the_others(waiting):
+    whole = render(waiting)
+    short = render(waiting, most_lines=20)
+    (named,) = (line for line in short.splitlines() if line.startswith("--verbose also shows: "))
+    assert "step time" in named
+    assert "STEP TIME" in whole
+    assert "STEP TIME" not in short
+    assert short.splitlines()[-3:] == whole.splitlines()[-3:]
+    assert render(waiting, most_lines=500) == whole
+    assert render(waiting, verbose=True, most_lines=20) == render(waiting, verbose=True)
+
+
 def test_the_first_screen_says_the_limit_then_the_change_then_where_the_step_goes(report):
     text = render(report(loader=Loader(num_workers=0), parts={"callbacks/GradNorm": MS}))
     places = [
@@ -161,9 +173,7 @@ def test_what_is_said_first_is_not_said_twice(waiting):
     assert render(waiting, verbose=True).count(advice) == 2
 
 
-@pytest.mark.parametrize(
-    "wording", ["data wait: 60.0%", "gives no answer: training did not run on a GPU"]
-)
+@pytest.mark.parametrize("wording", ["data wait: 60.0%", "skipped: training did not run on a GPU"])
 def test_evidence_and_why_rules_could_not_judge_are_for_verbose(waiting, wording):
     assert wording not in render(waiting)
     assert wording in render(waiting, verbose=True)

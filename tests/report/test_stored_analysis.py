@@ -124,7 +124,7 @@ def test_where_its_trace_is_gone_an_unusable_analysis_is_left_out(run, capsys, c
 def test_where_its_trace_is_gone_an_older_analysis_is_used(run, capsys):
     make_older(run)
     trace_of(run).unlink()
-    assert main(["report", str(run)]) == 0
+    assert main(["report", str(run), "--verbose"]) == 0
     assert "TOP OPERATORS" in capsys.readouterr().out
     (trace,) = build_run(load_report(str(run))).rows("trace_files")
     assert trace["older"]
@@ -145,7 +145,7 @@ def test_an_analysis_that_cannot_be_kept_serves_its_own_process(run, capsys, mon
 
     kept(run).unlink()
     monkeypatch.setattr(files, "written_whole", read_only)
-    assert main(["report", str(run)]) == 0
+    assert main(["report", str(run), "--verbose"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "cannot be stored: read-only" in said
     assert "TOP OPERATORS" in said

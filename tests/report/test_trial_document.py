@@ -109,7 +109,7 @@ def test_a_ceiling_alone_says_how_much_there_is_to_gain(document):
 def test_a_ceiling_is_no_change_to_make(document):
     ceiling = replace(TRIALS.trials[0], change="cached_batches", value=None, ceiling=True)
     text = render(build_trial(replace(TRIALS, trials=(ceiling,), combination=None, paste="")))
-    assert "  cached_batches: the most that could be gained here" in text
+    assert "  cached_batches: upper bound of what can be gained here" in text
 
 
 def test_the_settings_are_in_the_document_as_data(document):

@@ -209,6 +209,12 @@ test("a row opens its own view, otherwise the view of its table", () => {
   assert.deepEqual(views, ["memory", "steps"]);
 });
 
+test("code in a sentence is shown as code, without its backticks", () => {
+  const root = box(sectionCard(surface(), section("x", { type: "text", lines: ["Pass `a=1` or `b`."] })));
+  assert.deepEqual(root.texts("code"), ["a=1", "b"]);
+  assert.deepEqual(root.texts("p"), ["Pass a=1 or b."]);
+});
+
 test("a table with wide rows has the width of the page", () => {
   const many = Array.from({ length: 9 }, (_, number) => ({ key: `c${number}`, label: "", unit: "count" }));
   const row = Object.fromEntries(many.map(({ key }) => [key, 1_234_567]));

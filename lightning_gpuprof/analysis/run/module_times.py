@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.lines import ModuleCalls
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.units import times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ def _advice(name: str, calls: ModuleCalls) -> str | None:
     if place is None:
         return None
     return (
-        f"called {calls.per_step[name]:.3g} times per step with the same weights, at "
+        f"called {times(calls.per_step[name])} per step with the same weights, at "
         f"{place.file}:{place.line} `{place.source}`; fold time into the batch: "
         f"`{name}(x.flatten(0, 1))`"
     )

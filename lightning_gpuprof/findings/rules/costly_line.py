@@ -31,7 +31,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.operators import Pattern, operators
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
-from lightning_gpuprof.units import duration, percent, percents
+from lightning_gpuprof.units import duration, percent, percents, times
 
 MIN_FRAC = 0.2
 """A line with a smaller share of the step is one of many."""
@@ -116,7 +116,7 @@ def _operator(run: RunResults, step_ns: int, facts: TraceFacts) -> Finding | Non
         severity=Severity.INFO,
         title=f"{name} takes {duration(spent_ns[name])} of each step "
         f"({percent(spent_ns[name] / step_ns)})",
-        advice=f"It is called {op.calls:,.0f} times. {_advice(row)} "
+        advice=f"It is called {times(op.calls)}. {_advice(row)} "
         f"{TORCH_STACKS if is_foreign else STACKS} names the line.",
         evidence={
             "operator_ns": round(spent_ns[name]),

@@ -75,7 +75,7 @@ ADVICE = {
     "without workers, or send fewer and larger tensors per batch.",
     LoaderChange.SMALLER: "Workers have batches ready, and the wait is receiving them. Send fewer "
     "bytes and tensors: uint8 instead of float32, crops, a few stacked tensors.",
-    LoaderChange.WORKERS: "Make batches in {workers} worker processes instead of {now}.",
+    LoaderChange.WORKERS: "Make batches in {workers} instead of {now}.",
     LoaderChange.STORAGE: "The processes that make batches wait for storage{filesystem}: pack "
     "samples into larger files that are read in sequence, copy the data to a local disk first, or "
     "use more workers than cores, so that several wait at the same time.",
@@ -186,7 +186,7 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         now=(loader.num_workers if loader else None) or "the training process",
         sampler=(loader.sampler if loader else None) or "The sampler",
         shares=loader.shares if loader else None,
-        workers=plan.num_workers,
+        workers=_processes(plan.num_workers),
         filesystem=_stored(run),
     )
     cheaper = plan.change is LoaderChange.CHEAPER
@@ -203,8 +203,12 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         if cheaper and other:
             return advice + SECOND.format(code=other.split("\n")[0], saved=saved)
         other = other.split("\n")[0] if other else f"cheaper samples. {_cheaper(run)}"
-        advice += f" Instead, saving {saved}: {other}"
+        advice += f" Alternative (saves {saved}): {other}"
     return advice
+
+
+def _processes(count: int) -> str:
+    return "1 worker process" if count == 1 else f"{count} worker processes"
 
 
 def _of_other_change(plan: LoaderPlan) -> dict[str, int | float]:

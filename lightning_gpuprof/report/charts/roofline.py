@@ -20,7 +20,7 @@ NEAR = 0.1
 """An operator below this share of both roofs is bound by latency, such as that of launches."""
 Limit = Literal["compute", "memory", "latency", "unknown"]
 _CONCLUSIONS: Mapping[Limit, str] = {
-    "compute": "bound by compute: lower precision makes it faster",
+    "compute": "bound by compute: try TF32 or bf16",
     "memory": "bound by memory: fusing and smaller types make it faster",
     "latency": "bound by latency, below 10% of both roofs: fewer and larger operators make it "
     "faster",

@@ -125,7 +125,7 @@ def checklist_section(run: RunResults, answers: Sequence[Answer]) -> Section:
     parts: list[Table | Text] = [table]
     if first is not None:
         parts.insert(0, Text((f"First look at {first.next}.",)))
-    return Section("checklist", "Where to look", "verbose", tuple(parts))
+    return Section("checklist", "Checklist", "verbose", tuple(parts))
 
 
 def _note(answer: Answer) -> str | None:
@@ -146,7 +146,7 @@ def rules_section(
         {
             "rule": rule.id,
             "state": "not_measured",
-            "why": f"gives no answer: {rule.reason}",
+            "why": f"skipped: {rule.reason}",
             "finding": rule.covered_by,
         }
         for rule in abstained

@@ -191,7 +191,7 @@ def slowest_section(run: RunResults) -> Section | None:
         Column("phase_excess_ns", "By", "ns"),
         Column("part", "Of it", "code"),
         Column("part_excess_ns", "By", "ns"),
-        Column("flags", "In it", "text"),
+        Column("flags", "Events", "text"),
     )
     table = Table("slowest", columns, tuple(rows), opens="steps")
     return Section("slowest", "Slowest steps", "verbose", (table,))

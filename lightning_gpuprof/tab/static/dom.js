@@ -84,6 +84,15 @@ export function append(element, children) {
 }
 
 /**
+ * A sentence whose code between backticks is shown as code.
+ * @param {string} text
+ * @returns {Child[]}
+ */
+export function prose(text) {
+  return text.split(/`([^`]+)`/).map((part, index) => (index % 2 ? h("code", null, part) : part));
+}
+
+/**
  * Code with a button that copies it.
  * @param {string} text
  */

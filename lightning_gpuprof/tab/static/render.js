@@ -3,7 +3,7 @@
 
 import { chipColor, ink } from "./colors.js";
 import { columns, unevenness } from "./columns.js";
-import { card, code, codeLine, h, shorten } from "./dom.js";
+import { card, code, codeLine, h, prose, shorten } from "./dom.js";
 import { percent, placeName, shortKernel, shown } from "./format.js";
 import { scrollBox } from "./scroll.js";
 import { placeOf, table, visibleColumns } from "./table.js";
@@ -236,8 +236,8 @@ function verdictBlock(surface, { kind, label, title, sentence, finding, change, 
   const clamp = finding ? "p.three-lines" : "p"; // the finding below has all of it
   return [
     h("span.label", null, label),
-    h("strong.title", { "data-verdict": kind }, shorten(title, 300)),
-    (!change || kind === "failed") && h(clamp, { title: sentence }, shorten(sentence, 600)),
+    h("strong.title", { "data-verdict": kind }, prose(shorten(title, 300))),
+    (!change || kind === "failed") && h(clamp, { title: sentence }, prose(shorten(sentence, 600))),
     change && (several ? code(change) : codeLine(change)),
     place && h("p.note", null, placeLink(surface, place, null)),
   ];
@@ -336,7 +336,7 @@ export function text({ lines, style = "plain" }) {
   if (style === "command" || style === "code") return code(lines.join("\n"));
   const spec = { plain: "p", strong: "p.strong", note: "p.muted", warning: "p.notice" }[style];
   const role = style === "warning" ? "note" : null;
-  const paragraphs = lines.map((line) => h(spec, { role }, shorten(line, 1000)));
+  const paragraphs = lines.map((line) => h(spec, { role }, prose(shorten(line, 1000))));
   return paragraphs.length === 1 ? paragraphs[0] : h("div.plain-list", null, paragraphs);
 }
 
@@ -467,9 +467,9 @@ export function findingCard(surface, finding, open) {
       h("h3", null, title),
       h("span.gain-text", null, saving?.short ?? ""),
     ),
-    h("p.advice", null, advice),
+    h("p.advice", null, prose(advice)),
     change && code(change),
-    h("p.gain-text", null, saving ? saving.sentence : finding.no_saving),
+    h("p.gain-text", null, prose(saving ? saving.sentence : (finding.no_saving ?? ""))),
     saving?.basis && h("p.note", null, saving.basis),
     trial?.command && code(trial.command),
     trial && h("p.note", null, trial.note),
