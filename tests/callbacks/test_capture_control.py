@@ -351,8 +351,11 @@ class Rank:
         )
         self.control = CaptureControl(schedule, Lines())
         self.control._context = context
-        calls = SimpleNamespace(add=lambda method, every: None, drop=lambda method: None, batches=0)
-        self.calls = calls
+        self.look = None
+        self.calls = SimpleNamespace(add=self.add, drop=lambda method: None, batches=0)
+
+    def add(self, method, every):
+        self.look = method
 
     def start(self, monkeypatch):
         hooks = SimpleNamespace(periodic=self.calls)
@@ -366,7 +369,7 @@ class Rank:
             self.now_ns += STEP_NS
             self.context.step += 1
             self.calls.batches += 1
-            self.control._look()
+            self.look()
 
 
 def test_ranks_that_look_at_different_moments_record_the_same_steps(tmp_path, monkeypatch):
