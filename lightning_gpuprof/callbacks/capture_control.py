@@ -24,7 +24,7 @@ from lightning_gpuprof.records.capture_files import (
     request_path,
     write_file,
 )
-from lightning_gpuprof.records.facts import Capture, CaptureReason
+from lightning_gpuprof.records.facts import Capture, CaptureReason, SlowDown
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
@@ -113,6 +113,7 @@ class CaptureControl(RecordingCallback):
         self._count = self._slow_downs = 0
         self._stat_due_ns = self._pause_until_ns = 0
         self._ends = False
+        self._slow_down: SlowDown | None = None
 
     @override
     @guarded
@@ -145,6 +146,7 @@ class CaptureControl(RecordingCallback):
             request = watch.new()
             if request is not None:
                 self._receive(request)
+        self._capture_slow_down()
 
     def _receive(self, request: CaptureRequest) -> None:
         """Act on a request, or on the plan of rank 0."""
@@ -186,28 +188,39 @@ class CaptureControl(RecordingCallback):
             request=request,
         )
 
-    def capture_slow_down(self, onset_step: int, first_step: int | None = None) -> None:
-        """Capture a slow-down that has been noticed, unless there were enough captures.
+    @guarded
+    def on_slow_down(self, slow_down: SlowDown) -> None:
+        """Capture a slow-down that was noticed, now or as soon as the next capture is due."""
+        if slow_down.lasts:
+            self._slow_down = slow_down
+        elif self._slow_down is not None and self._slow_down.since_step == slow_down.since_step:
+            self._slow_down = None
+        self._capture_slow_down()
 
-        Call this at the end of a batch.
-
-        Args:
-            onset_step: The step at which it began.
-            first_step: The first step to record; by default the next that can be recorded.
-        """
-        context = self._context
-        if context is None or self._looks is None or self._running is not None:
+    def _capture_slow_down(self) -> None:
+        context, slow_down = self._context, self._slow_down
+        if context is None or slow_down is None or self._looks is None or self._running is not None:
             return
         if self._slow_downs >= self.max_captures or context.clock() < self._pause_until_ns:
             return
+        self._slow_down = None
         self._slow_downs += 1
         self._begin(
             CaptureReason.SLOW_DOWN,
             steps=STEPS,
             lines_s=LINES_S,
-            onset_step=onset_step,
-            first_step=first_step,
+            onset_step=slow_down.since_step,
+            first_step=self._step_before_spike(slow_down),
         )
+
+    def _step_before_spike(self, slow_down: SlowDown) -> int | None:
+        """Return the step before the next spike that can be recorded; None without spikes."""
+        assert self._context is not None
+        if not slow_down.every_steps:
+            return None
+        since, every = slow_down.since_step, slow_down.every_steps
+        least = self._context.step + LEAD + WARMUP + 1
+        return since + every * max(0, -((since - least) // every)) - 1
 
     def _begin(
         self,

@@ -8,6 +8,7 @@ from faults.rig import Rows, raises, row
 from lightning_gpuprof.callbacks import capture_control
 from lightning_gpuprof.callbacks.capture_control import CaptureControl
 from lightning_gpuprof.records.capture_files import CaptureRequest, request_path, write_file
+from lightning_gpuprof.records.facts import SlowDown, SlowDownShape
 from lightning_gpuprof.runtime.context import RunContext
 
 ASKED = "training_step 5"
@@ -44,7 +45,15 @@ def slow_down(model):
     for callback in model.trainer.callbacks:
         for part in getattr(callback, "parts", ()):
             if isinstance(part, CaptureControl):
-                part.capture_slow_down(onset_step=3)
+                part.on_slow_down(
+                    SlowDown(
+                        shape=SlowDownShape.STEP,
+                        since_step=3,
+                        noticed_step=5,
+                        before_ns=1,
+                        during_ns=2,
+                    )
+                )
 
 
 def a_folder(model):
