@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 from lightning_gpuprof.analysis.critical_path.handovers import handovers
 from lightning_gpuprof.analysis.critical_path.lanes import lanes
 from lightning_gpuprof.analysis.trace.copies import may_wait
-from lightning_gpuprof.analysis.trace.grouping import named
+from lightning_gpuprof.analysis.trace.grouping import distinct, named
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
@@ -32,8 +32,6 @@ device that was waiting for it; a kernel, copy or fill ran; queued work had not 
 it depends on had ended; the device had finished, and the synchronizing call went on."""
 HOST, LAUNCH, DEVICE, QUEUE, SYNC = range(len(KINDS))
 _PYTHON = ACTIVITIES.index("python")
-_CHUNK = 1 << 14
-"""Parts of lanes whose segments are made at once, so that temporary arrays stay small."""
 
 _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
 """These wait for the device before they give memory back."""
@@ -140,9 +138,8 @@ class Walk:
                     break
                 lane, interval = chosen[interval], -2 - left
                 time = min(time, start_ns[interval + 1])
-            first, position = over.stretch(interval, lane)
-            call = self._lanes.row[position] if position >= 0 else -1
-            wait = self._waits.get(int(call), -1)
+            first, call = over.stretch(interval, lane)
+            wait = self._waits.get(call, -1)
             if wait >= 0 and (done := int(self._done[wait])) < time:
                 self._synced.extend((call, done, time))
                 return done, wait
@@ -155,12 +152,15 @@ class Walk:
 
     def pieces(self) -> Iterator[PathRows]:
         """Yield all segments that were walked through, some thousands at a time, in any order."""
-        over, passed = self._handovers, np.frombuffer(self._passed, dtype=np.int32)
+        passed = self._handovers.passed(np.frombuffer(self._passed, dtype=np.int32))
         walked = np.frombuffer(self._walked, dtype=np.int64).reshape(-1, 3)
-        for low in range(0, len(passed), _CHUNK):
-            yield self._host_rows(*self._lanes.events(*over.passed(passed[low : low + _CHUNK]).T))
-        for low in range(0, len(walked), _CHUNK):
-            yield self._host_rows(*self._lanes.events(*walked[low : low + _CHUNK].T))
+        parts = np.concatenate((passed, walked))
+        parts = parts[parts[:, 1] < parts[:, 2]]
+        lane, since, until = parts[np.lexsort((parts[:, 1], parts[:, 0]))].T
+        for number in distinct(lane).tolist():
+            own = slice(*np.searchsorted(lane, (number, number + 1)))
+            for events in self._lanes.events(number, since[own], until[own]):
+                yield self._host_rows(*events)
         row, start, end = np.array(self._synced, dtype=np.int64).reshape(-1, 3).T
         yield self._host_rows(row, start, end, SYNC)
         yield from self._device_rows(np.array(self._on_device, dtype=np.int64))

@@ -6,11 +6,12 @@ import numpy as np
 
 from lightning_gpuprof.analysis.trace.grouping import summed
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
+from lightning_gpuprof.analysis.trace.innermost import changes
 from lightning_gpuprof.analysis.trace.linked_trace import Nesting
 from lightning_gpuprof.analysis.trace.step_marks import is_step
 from lightning_gpuprof.analysis.trace.time_split import Spans
 from lightning_gpuprof.arrays import Int8, Int32, Int64
-from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
 
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
 """From the most specific to the least; `region` is a named annotation outside any operator,
@@ -44,11 +45,8 @@ class HostActivity:
             host = self._timeline.host
             on_thread = (host.thread == thread) & (host.category != _PYTHON_CALL)
             on_thread &= self._nesting.end_ns > host.start_ns
-            at, inner = changes(host, self._nesting, np.flatnonzero(on_thread).astype(np.int32))
-            of_row = np.append(self._own, np.int8(_PYTHON))
-            # The last values are for what comes before the first change, and after the last.
-            at, begins = np.append(at, _NEVER), np.append(of_row[inner], np.int8(_PYTHON))
-            self._by_thread[thread] = at, begins
+            rows = np.flatnonzero(on_thread).astype(np.int32)
+            self._by_thread[thread] = self._changes(rows)
         at, begins = self._by_thread[thread]
         low = np.searchsorted(at[:-1], windows.start, side="right")
         high = np.maximum(np.searchsorted(at[:-1], windows.end, side="left"), low)
@@ -66,28 +64,21 @@ class HostActivity:
             spent += summed(cell, end - start, len(spent))
         return spent.reshape(len(ACTIVITIES), len(low))
 
+    def _changes(self, rows: Int32) -> tuple[Int64, Int8]:
+        """Return when a thread's activity changes, and the one from then on.
 
-def changes(host: HostEvents, nesting: Nesting, rows: Int32 | Int64) -> tuple[Int64, Int32]:
-    """Return when the innermost of a thread's events changes, rising, and the one from then on.
-
-    `rows` are those of one thread, in order, without events that have no duration. The parents of
-    all of them are among them.
-    """
-    start, end, depth = host.start_ns[rows], nesting.end_ns[rows], nesting.depth[rows]
-    at, innermost = np.empty(2 * len(rows), dtype=np.int64), np.empty(2 * len(rows), dtype=np.int32)
-    # Nested events end in an order that follows from their depth. At one moment inner events end
-    # before outer ones, then others start, outer ones first.
-    before = np.arange(len(rows), dtype=np.int32)  # rows that start before each does, or ends
-    place = 2 * before - depth
-    at[place], innermost[place] = start, rows
-    around = np.flatnonzero(start[1:] < end[:-1])
-    before += 1
-    before[around] = np.searchsorted(start, end[around])
-    place = 2 * before - depth - 1
-    at[place], innermost[place] = end, nesting.parent[rows]
-    del start, end, depth, before, place  # each is as large as a column of the trace
-    last = np.append(at[1:] != at[:-1], True)[: len(at)]
-    return at[last], innermost[last]
+        The last values are for what comes before the first change, and after the last.
+        """
+        times, begun, last = [], [], np.int8(-1)
+        own = np.append(self._own, np.int8(_PYTHON))  # for row -1
+        for at, inner in changes(self._timeline.host, self._nesting, rows):
+            activity = own[inner]
+            differs = np.append(last, activity[:-1])[: len(activity)] != activity
+            times.append(at[differs])
+            begun.append(activity[differs])
+            last = begun[-1][-1] if len(begun[-1]) else last
+        never, python = np.array([_NEVER]), np.array([_PYTHON], dtype=np.int8)
+        return np.concatenate((*times, never)), np.concatenate((*begun, python))
 
 
 def activities(timeline: Timeline, nesting: Nesting) -> Int8:

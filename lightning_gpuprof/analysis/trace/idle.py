@@ -15,7 +15,8 @@ from msgspec.structs import astuple
 
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, parse_frame
 from lightning_gpuprof.analysis.trace.grouping import named, summed, used
-from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity, changes
+from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity
+from lightning_gpuprof.analysis.trace.innermost import changes
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting, nest
 from lightning_gpuprof.analysis.trace.step_marks import marks_of, step_events
 from lightning_gpuprof.analysis.trace.time_split import (
@@ -165,7 +166,9 @@ def _functions(timeline: Timeline, gaps: CausedGaps) -> tuple[IdleFunction, ...]
         waited = Spans(gaps.spans.start[waiting], gaps.until[waiting])
         calls = select(host, shown & (host.thread == number))
         nesting = nest(calls, python=True)
-        at, inner = changes(calls, nesting, np.flatnonzero(nesting.end_ns > calls.start_ns))
+        last = np.flatnonzero(nesting.end_ns > calls.start_ns)
+        pieces = [(np.zeros(0, dtype=np.int64), last[:0]), *changes(calls, nesting, last)]
+        at, inner = map(np.concatenate, zip(*pieces, strict=True))
         spent, inner = np.diff(covered_until(waited, at)), inner[:-1]
         own = (inner >= 0) & (calls.category[inner] == CATEGORY_ID["python_function"])
         total_ns += summed(calls.name[inner[own]], spent[own], len(timeline.names))
