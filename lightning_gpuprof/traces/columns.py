@@ -18,6 +18,7 @@ from lightning_gpuprof.traces.timeline import (
     Thread,
     dtype_of,
     make_table,
+    narrowed,
     start_order,
     with_missing,
 )
@@ -137,7 +138,7 @@ class Columns:
         order = start_order(self._column("start_ns"), self._column("dur_ns"), category)
         columns = {}
         for name in list(self._columns):
-            columns[name] = self._column(name)[order]
+            columns[name] = narrowed(name, self._column(name)[order])
             del self._columns[name]
         return with_missing(kind, len(order), columns)
 

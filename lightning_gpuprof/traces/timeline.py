@@ -130,6 +130,8 @@ _DTYPES: dict[str, type[np.generic]] = {
     **dict.fromkeys(OCCUPANCY, np.float32),
 }
 _ZERO_DEFAULT = ("start_ns", "dur_ns", "is_start")
+_IDS = ("correlation", "stream", "id")
+_LARGEST = np.iinfo(np.int32).max
 _TIMES = ("start_ns", "dur_ns")
 
 
@@ -145,12 +147,23 @@ def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
     none = np.zeros(rows, dtype=np.int64)
     start, dur = (given.get(name, none).astype(np.int64) for name in _TIMES)
     order = start_order(start, dur, given.get("category"))
-    return with_missing(kind, rows, {name: values[order] for name, values in given.items()})
+    return with_missing(
+        kind, rows, {name: narrowed(name, values[order]) for name, values in given.items()}
+    )
 
 
 def dtype_of(column: str) -> type[np.generic]:
     """Return the type of a table's column."""
     return _DTYPES.get(column, np.int64)
+
+
+def narrowed(column: str, values: Any) -> Any:
+    """Return a column of ids in 32 bits, if they fit; other columns as they are."""
+    if column in _IDS and (
+        not len(values) or -_LARGEST <= values.min() <= values.max() <= _LARGEST
+    ):
+        return values.astype(np.int32)
+    return values
 
 
 def with_missing(kind: type[_T], rows: int, columns: dict[str, Any]) -> _T:

@@ -63,13 +63,13 @@ class Handovers(Struct, frozen=True):
         return first, int(self.stretches.row[stretch]) if kind == WAITS else -1
 
     def passed(self, intervals: Int32) -> Int64:
-        """Return lane, begin and end (columns) of the parts that end with each of some intervals.
+        """Return begin and end (columns) of the parts of the path that end with some intervals.
 
-        Those parts lead to where the path leaves the interval's lane, or to a call that may wait.
+        They lead to where the path leaves the interval's lane, or to a call that may have waited.
         """
         left = self.leaves[intervals]
         begin = self.start_ns[np.maximum(left, -2 - left) + 1]
-        return np.stack((self.lane[intervals], begin, self.start_ns[intervals + 1]), axis=1)
+        return np.stack((begin, self.start_ns[intervals + 1]), axis=1)
 
 
 def handovers(stretches: Stretches, begin: int) -> Handovers:

@@ -152,14 +152,14 @@ class Walk:
 
     def pieces(self) -> Iterator[PathRows]:
         """Yield all segments that were walked through, some thousands at a time, in any order."""
-        passed = self._handovers.passed(np.frombuffer(self._passed, dtype=np.int32))
+        passed = np.frombuffer(self._passed, dtype=np.int32)
         walked = np.frombuffer(self._walked, dtype=np.int64).reshape(-1, 3)
-        parts = np.concatenate((passed, walked))
-        parts = parts[parts[:, 1] < parts[:, 2]]
-        lane, since, until = parts[np.lexsort((parts[:, 1], parts[:, 0]))].T
-        for number in distinct(lane).tolist():
-            own = slice(*np.searchsorted(lane, (number, number + 1)))
-            for events in self._lanes.events(number, since[own], until[own]):
+        lane_passed, lane_walked = self._handovers.lane[passed], walked[:, 0]
+        for lane in distinct(np.append(lane_passed, lane_walked)).tolist():
+            own = self._handovers.passed(passed[lane_passed == lane])
+            parts = np.concatenate((own, walked[lane_walked == lane, 1:]))
+            parts = parts[parts[:, 0] < parts[:, 1]]
+            for events in self._lanes.events(lane, *parts[np.argsort(parts[:, 0])].T):
                 yield self._host_rows(*events)
         row, start, end = np.array(self._synced, dtype=np.int64).reshape(-1, 3).T
         yield self._host_rows(row, start, end, SYNC)

@@ -10,7 +10,7 @@ from lightning_gpuprof.analysis.trace.innermost import changes
 from lightning_gpuprof.analysis.trace.linked_trace import Nesting
 from lightning_gpuprof.analysis.trace.step_marks import is_step
 from lightning_gpuprof.analysis.trace.time_split import Spans
-from lightning_gpuprof.arrays import Int8, Int32, Int64
+from lightning_gpuprof.arrays import Int8, Int64
 from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
 
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
@@ -37,21 +37,14 @@ class HostActivity:
     def __init__(self, timeline: Timeline, nesting: Nesting) -> None:
         self._timeline, self._nesting = timeline, nesting
         self._own = activities(timeline, nesting)
-        self._by_thread: dict[int, tuple[Int64, Int8]] = {}
 
     def within(self, thread: int, windows: Spans) -> Int64:
         """Return the time in each activity (rows) in each window (columns), some perhaps empty."""
-        if thread not in self._by_thread:
-            host = self._timeline.host
-            on_thread = (host.thread == thread) & (host.category != _PYTHON_CALL)
-            on_thread &= self._nesting.end_ns > host.start_ns
-            rows = np.flatnonzero(on_thread).astype(np.int32)
-            self._by_thread[thread] = self._changes(rows)
-        at, begins = self._by_thread[thread]
+        at, begins = self._changes(thread)
         low = np.searchsorted(at[:-1], windows.start, side="right")
         high = np.maximum(np.searchsorted(at[:-1], windows.end, side="left"), low)
         stop = np.cumsum(high - low + 1)  # of each window's pieces, among the pieces of all
-        spent = np.zeros(len(ACTIVITIES) * len(low), dtype=np.int64)
+        spent = np.zeros((len(ACTIVITIES), len(low)), dtype=np.int64)
         for piece in range(0, int(stop[-1]) if len(stop) else 0, _CHUNK):
             until = min(piece + _CHUNK, int(stop[-1]))
             of = slice(np.searchsorted(stop, piece, side="right"), np.searchsorted(stop, until) + 1)
@@ -60,18 +53,23 @@ class HostActivity:
             change = np.arange(piece, until) - (stop - high)[window]
             start, end = windows.start[window], np.minimum(at[change + 1], windows.end[window])
             start = np.where(change < 0, start, np.maximum(at[change], start))
-            cell = begins[change].astype(np.int64) * len(low) + window
-            spent += summed(cell, end - start, len(spent))
-        return spent.reshape(len(ACTIVITIES), len(low))
+            cell = begins[change] * np.int64(len(counts)) + window - of.start
+            sums = summed(cell, end - start, len(ACTIVITIES) * len(counts))
+            spent[:, of] += sums.reshape(len(ACTIVITIES), len(counts))
+        return spent
 
-    def _changes(self, rows: Int32) -> tuple[Int64, Int8]:
+    def _changes(self, thread: int) -> tuple[Int64, Int8]:
         """Return when a thread's activity changes, and the one from then on.
 
         The last values are for what comes before the first change, and after the last.
         """
+        host = self._timeline.host
+        on_thread = (host.thread == thread) & (host.category != _PYTHON_CALL)
+        on_thread &= self._nesting.end_ns > host.start_ns
+        rows = np.flatnonzero(on_thread).astype(np.int32)
         times, begun, last = [], [], np.int8(-1)
         own = np.append(self._own, np.int8(_PYTHON))  # for row -1
-        for at, inner in changes(self._timeline.host, self._nesting, rows):
+        for at, inner in changes(host, self._nesting, rows):
             activity = own[inner]
             differs = np.append(last, activity[:-1])[: len(activity)] != activity
             times.append(at[differs])
