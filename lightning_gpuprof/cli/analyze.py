@@ -62,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
 def _document(path: str, args: argparse.Namespace) -> Document:
     # Imported here: other commands and --help need none of it.
     from lightning_gpuprof.analysis.trace_analysis import analyze_file
-    from lightning_gpuprof.report.build_trace import trace_document
     from lightning_gpuprof.report.progress import Progress
     from lightning_gpuprof.traces import ReadOptions
 
@@ -77,4 +76,7 @@ def _document(path: str, args: argparse.Namespace) -> Document:
         if other is None:
             raise
         return other
+    # Imported when the trace's own memory is free again.
+    from lightning_gpuprof.report.build_trace import trace_document
+
     return trace_document(analysis, first_rows=args.top)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import Timeline
 
-_PIECE = 1 << 16
+_PIECE = 1 << 15
 Index = npt.NDArray[np.signedinteger]
 
 

@@ -28,7 +28,7 @@ _BY_CATEGORY |= {"cuda_runtime": _CALL, "cuda_driver": _CALL}
 
 
 _NEVER = np.iinfo(np.int64).max
-_CHUNK = 1 << 16
+_CHUNK = 1 << 15
 
 
 class HostActivity:
@@ -67,16 +67,17 @@ class HostActivity:
         on_thread = (host.thread == thread) & (host.category != _PYTHON_CALL)
         on_thread &= self._nesting.end_ns > host.start_ns
         rows = np.flatnonzero(on_thread).astype(np.int32)
-        times, begun, last = [], [], np.int8(-1)
+        times, begun, last = bytearray(), bytearray(), np.int8(-1)
         own = np.append(self._own, np.int8(_PYTHON))  # for row -1
         for at, inner in changes(host, self._nesting, rows):
             activity = own[inner]
             differs = np.append(last, activity[:-1])[: len(activity)] != activity
-            times.append(at[differs])
-            begun.append(activity[differs])
-            last = begun[-1][-1] if len(begun[-1]) else last
-        never, python = np.array([_NEVER]), np.array([_PYTHON], dtype=np.int8)
-        return np.concatenate((*times, never)), np.concatenate((*begun, python))
+            times += at[differs].tobytes()
+            begun += activity[differs].tobytes()
+            last = np.append(last, activity)[-1]
+        times += np.array([_NEVER], dtype=np.int64).tobytes()
+        begun += np.array([_PYTHON], dtype=np.int8).tobytes()
+        return np.frombuffer(times, dtype=np.int64), np.frombuffer(begun, dtype=np.int8)
 
 
 def activities(timeline: Timeline, nesting: Nesting) -> Int8:

@@ -121,7 +121,7 @@ def _parts(
     if not len(host):
         parts[_KERNEL_GAP, short], parts[_UNKNOWN, ~short] = length[short], length[~short]
         return parts, gaps.start, np.full(len(gaps), -1, dtype=np.int64)
-    called, returned = host.start_ns[call], host.end_ns[call]
+    called, returned = host.start_ns[call], host.start_ns[call] + host.dur_ns[call]
     late = known & (called >= gaps.start)
     queued = known & ~late
     thread = np.where(late, host.thread[call], -1).astype(np.int64)
@@ -138,16 +138,16 @@ def _parts(
     slow = known & (returned - called >= SLOW_CALL_NS)
     in_call = np.where(slow, np.maximum(np.minimum(returned, gaps.end) - since, 0), 0)
     rest = length - (since - gaps.start) - in_call
-    parts[_CALL] = in_call
     parts[_LATENCY, late] = rest[late]
     parts[_KERNEL_GAP, queued & short] = rest[queued & short]
     parts[_DEPENDENCY, queued & ~short] = rest[queued & ~short]
     activity = HostActivity(trace.timeline, trace.nesting)
     for late_thread in used(thread[late]):
         waiting = late & (thread == late_thread)
-        parts[: len(HOST_CAUSES), waiting] += activity.within(
+        parts[: len(HOST_CAUSES), waiting] = activity.within(
             late_thread, Spans(gaps.start[waiting], until[waiting])
         )
+    parts[_CALL] += in_call
     return parts, np.where(late, until, gaps.start), thread
 
 

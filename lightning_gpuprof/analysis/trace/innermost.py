@@ -8,7 +8,7 @@ from lightning_gpuprof.analysis.trace.linked_trace import Nesting
 from lightning_gpuprof.arrays import Int32, Int64
 from lightning_gpuprof.traces.timeline import HostEvents
 
-_CHUNK = 1 << 15
+_CHUNK = 1 << 14
 
 
 def changes(
