@@ -71,7 +71,8 @@ class CaptureControl(RecordingCallback):
         and the sampling of lines cost.
     Touches: reads `plugins/gpuprof/capture-request.json` in the run's folder, or
         `capture-plan.json` on other ranks than rank 0: one `stat` every five seconds. Rank 0
-        removes the request, and every rank that was asked writes `rank<r>-capture-answer.json`.
+        removes the request and writes the plan, if other ranks are asked; every rank that was
+        asked writes `rank<r>-capture-answer.json`.
     When: training and evaluations; a capture where one is asked for or a slow-down is noticed.
     Switch: max_captures=0
 
