@@ -105,8 +105,7 @@ def analyze_trace(
     own = timeline
     if window is None:
         before = queued_before(timeline, launches)
-        if before.any():
-            own = replace(timeline, device=select(timeline.device, ~before))
+        own = replace(timeline, device=select(timeline.device, ~before))
     kernels = kernel_table(own)
     syncs = sync_calls(trace, places)
     steps = trace_steps(timeline, trace.launches, spans)
