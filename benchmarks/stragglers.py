@@ -305,7 +305,7 @@ def judged(case: Case, folder: Path) -> dict[str, Any]:
     said["evidence"] = dict(finding.evidence)
     if case.cause is None:
         return said | {"right": not blamed}
-    since, until = finding.evidence.get("since_count"), finding.evidence.get("until_count")
+    since, until = (finding.evidence.get(f"{word}_step_count") for word in ("since", "until"))
     right = {
         "rank": sorted(set(blamed)) == sorted(case.ranks),
         "phase": phase == CAUSES[case.cause],
@@ -314,7 +314,8 @@ def judged(case: Case, folder: Path) -> dict[str, Any]:
     said |= {"rights": right, "right": all(right.values())}
     if (folder / "saved.json").exists():
         pairs = json.loads((folder / "saved.json").read_text())
-        measured = statistics.median(pairs)
+        late_frac = 1.0 if case.when == "always" else 1 - BEGIN / STEPS
+        measured = statistics.median(pairs) * late_frac  # savings are of the mean step
         said["measured_ns"] = round(measured)
         said["inside"] = finding.saving_ns.low <= measured <= finding.saving_ns.high
     return said

@@ -25,6 +25,11 @@ in the phases that surely take longer there, step by step, and `mean_wait_ns` th
 ranks. A rank is named only if the difference is sure: blocks of neighbouring steps are drawn 2,000
 times, and in 99 of 100 draws the rank costs more than the others.
 
+If a rank is late only since a step, or was until a step, the figures are of these steps. What is
+over saves nothing, and a delay that began later saves so much less of the mean step. `so_far_ns` is
+what all these steps were longer, the delay times their number, and
+`so_far_all_ranks_ns` the time of all ranks.
+
 ## Limits
 A rank that is late by less than 5% of the step is not named. On a CPU, waiting for changing ranks
 counts as a saving only if their batches explain it: if a phase differs between ranks twice as much
@@ -38,8 +43,8 @@ from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import WARNING_FRAC
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -77,38 +82,81 @@ def judge(run: RunResults) -> Finding | None:
         return None
     waits = measured(run.ranks.waits)
     if waits.sure_ns is not None and waits.delay_ns >= WARNING_FRAC * run.step_ns:
-        return _late(run, waits, run.step_ns)
+        return _late(run, waits)
     if waits.mean_wait_ns >= TURNS_FRAC * run.step_ns:
         return _turns(run, waits, run.step_ns)
     return None
 
 
-def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
-    hosts = sorted({rank.host for rank in run.ranks.views if rank.rank in waits.late})
+def _late(run: RunResults, waits: RankWaits) -> Finding:
     phase, blamed_ns = _blamed(waits)
-    names, place = _names(waits.late), "all that it does"
-    if phase is not None:
-        place = waits.part or f"what it does {_in(phase)}"
+    names = _names(waits.late)
+    several = len(waits.late) > 1
+    since, until = (None, None) if waits.span is None else (waits.span.since, waits.span.until)
     sure_ns = min(blamed_ns, measured(waits.sure_ns))
+    by = duration(blamed_ns)
+    if until is None:
+        by += f" ({percent(blamed_ns / waits.step_ns)})"
+    verb = ("delay" if several else "delays") if until is None else "delayed"
+    at = f" {_in(phase)}" if phase else ""
+    over = "" if since is None else f" since step {since:,}"
+    if until is not None:
+        begin = "" if since is None else f" from step {since:,}"
+        over = f"{begin} until step {until:,}: over"
+    so_far_ns = waits.delay_ns * waits.steps
     return Finding(
-        title=f"{names} {'delays' if len(waits.late) == 1 else 'delay'} each step by "
-        f"{duration(blamed_ns)} ({percent(blamed_ns / step_ns)})"
-        + (f" {_in(phase)}" if phase else ""),
-        advice=f"Look at {place} on {names.lower()} ({', '.join(hosts)}): uneven data, work that "
-        "only runs there, or a busy machine.",
+        severity=Severity.BY_SAVING if until is None else Severity.INFO,
+        title=f"{names} {verb} each step by {by}{at}{over}",
+        advice=_advice(run, waits, phase) + _cost_so_far(run, so_far_ns, waits.steps),
         evidence={
             "late_ns": waits.delay_ns,
             "last_frac": sum(waits.last_frac[rank] for rank in waits.late),
             **({f"{phase.value}_more_ns": waits.causes[phase]} if phase else {}),
             "mean_wait_ns": waits.mean_wait_ns,
+            **evidence_of(since_step_count=since, until_step_count=until),
+            "late_steps_count": waits.steps,
+            "so_far_ns": so_far_ns,
+            "so_far_all_ranks_ns": so_far_ns * run.start.world_size,
         },
-        saving_ns=Range(low=around(sure_ns)[0], high=around(waits.delay_ns)[1]),
-        cause_ns=Range(waits.delay_ns, around(waits.delay_ns)[1]),
+        saving_ns=_of_mean_step(waits, around(sure_ns)[0], around(waits.delay_ns)[1]),
+        cause_ns=_of_mean_step(waits, waits.delay_ns, around(waits.delay_ns)[1]),
         confidence=0.8,
         places=tuple(
             Place(rank=rank, phase=phase.value if phase else None)
             for rank in waits.late[:MOST_RANKS]
         ),
+    )
+
+
+def _of_mean_step(waits: RankWaits, low_ns: int, high_ns: int) -> Range:
+    """Return times of steps in which ranks are late as times of the run's mean step.
+
+    A delay that is over saves nothing any more.
+    """
+    if waits.span is not None and waits.span.until is not None:
+        return Range(0, 0)
+    return Range(round(low_ns * waits.steps_frac), round(high_ns * waits.steps_frac))
+
+
+def _advice(run: RunResults, waits: RankWaits, phase: Phase | None) -> str:
+    hosts = sorted({view.host for view in run.ranks.views if view.rank in waits.late})
+    place = "all that it does"
+    if phase is not None:
+        place = waits.part or f"what it does {_in(phase)}"
+    names = waits.group or _names(waits.late).lower()
+    return (
+        f"Look at {place} on {names} ({', '.join(hosts)}): uneven data, work that only runs there, "
+        "or a busy machine."
+    )
+
+
+def _cost_so_far(run: RunResults, so_far_ns: int, steps: int) -> str:
+    """Return the sentence on what the delay has cost in the steps that were compared."""
+    ranks = run.start.world_size
+    whose = "of GPUs" if run.on_gpu else "of all ranks"
+    return (
+        f" It has cost {duration(so_far_ns)} in {steps:,} steps, "
+        f"{duration(so_far_ns * ranks)} {whose}."
     )
 
 

@@ -1,11 +1,14 @@
+import numpy as np
 import pytest
 from rule_cases import MS, every, exchanging, outcome, span
 
+from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.records.facts import BatchSizes
 from lightning_gpuprof.records.lines import HostLines, LineCount
+from lightning_gpuprof.records.reader import read_run
 
 
 @pytest.fixture
@@ -107,3 +110,54 @@ def test_sizes_of_one_rank_alone_explain_nothing(ranks):
         "batches are not the reason"
         in outcome("straggler-rank", ranks(first_rank, second_rank)).advice
     )
+
+
+SINCE = 60
+ALL_STEPS = 160
+
+
+def changing(late_first):
+    """Two ranks, of which rank 1 waits 9 ms longer for its data before a step, or since then."""
+    late = np.arange(ALL_STEPS) < SINCE if late_first else np.arange(ALL_STEPS) >= SINCE
+    other = exchanging(MS, MS + 9 * MS * late, MS * 9 * late + MS // 2, data_wait=MS)
+    slow = exchanging(MS, np.full(ALL_STEPS, MS), MS // 2, data_wait=MS + 9 * MS * late)
+    return other, slow
+
+
+@pytest.fixture
+def judge_changing(write_ranks):
+    def judge(late_first):
+        path = write_ranks(*changing(late_first), steps=ALL_STEPS)
+        return outcome("straggler-rank", analyze_run(read_run(path), {}))
+
+    return judge
+
+
+def test_a_delay_that_began_is_given_since_its_step_with_what_it_costs_now(judge_changing):
+    finding = judge_changing(late_first=False)
+    assert finding.title.startswith("Rank 1 delays each step by 9.00 ms")
+    assert finding.title.endswith("in data_wait since step 60")
+    assert finding.evidence["since_step_count"] == SINCE
+    assert finding.evidence["late_steps_count"] == ALL_STEPS - SINCE
+    assert finding.evidence["so_far_ns"] == 9 * MS * (ALL_STEPS - SINCE)
+    # Of the mean step, 100 of 160 steps are among them.
+    assert span(finding) == (4_500_000, 6_750_000)
+    assert "It has cost 900 ms in 100 steps, 1.80 s of all ranks." in finding.advice
+
+
+def test_a_delay_that_is_over_is_reported_and_saves_nothing(judge_changing):
+    finding = judge_changing(late_first=True)
+    assert finding.title == "Rank 1 delayed each step by 9.00 ms in data_wait until step 59: over"
+    assert (finding.places[0].rank, finding.places[0].phase) == (1, "data_wait")
+    assert "since_step_count" not in finding.evidence
+    assert finding.evidence["until_step_count"] == SINCE - 1
+    assert (finding.severity, span(finding)) == (Severity.INFO, (0, 0))
+
+
+def test_a_host_whose_ranks_are_all_late_is_named(ranks):
+    early, late = exchanging(MS, 8 * MS, 6 * MS), exchanging(6 * MS, 3 * MS, MS)
+    hosts = [{"host": "node1"}] * 2 + [{"host": "node2"}] * 2
+    each = [early | hosts[0], early | hosts[1], late | hosts[2], late | hosts[3]]
+    finding = outcome("straggler-rank", ranks(*each))
+    assert [place.rank for place in finding.places if not place.file] == [2, 3]
+    assert "on host node2" in finding.advice

@@ -56,6 +56,18 @@ class Lateness:
         return sure_ns if 0 < SURE_PART * delay_ns <= sure_ns else None
 
 
+def longer_by_step(work: Table, together: Sequence[int] = ()) -> Table:
+    """Return by rank and step how much longer a rank works than the median rank.
+
+    A last row is that of ranks that are late together, compared with the median of the others.
+    """
+    longer: Table = (work - np.median(work, axis=0)) * (2 if len(work) == 2 else 1)
+    if len(together) < 2:
+        return longer
+    others = np.median(np.delete(work, together, axis=0), axis=0)
+    return np.vstack([longer, work[list(together)].max(axis=0) - others])
+
+
 def lateness(waits: Table, work: Table) -> Lateness:
     """Find the late ranks.
 
@@ -68,8 +80,7 @@ def lateness(waits: Table, work: Table) -> Lateness:
     means = np.array([by_rank.mean(axis=1) for by_rank in alone]).min(axis=0)
     rows = [int(np.lexsort((waited, -means))[0])]
     late = [by_rank[rows[0]] for by_rank in alone]
-    together = np.flatnonzero(waited < np.median(waited) / 2).tolist()
-    if 1 < len(together) <= len(means) / 2:
+    if together := _rows_together(waits):
         late_together = _together(waits, work, together)
         if _least(late) < _least(late_together) / 2:
             rows, late = together, late_together
@@ -86,6 +97,13 @@ def lateness(waits: Table, work: Table) -> Lateness:
         usual_ns=float(usual[smaller].mean()),
         sure_ns=min(_sure_ns(*times) for times in zip(late, usual, alone, strict=True)),
     )
+
+
+def _rows_together(waits: Table) -> list[int]:
+    """Return the ranks that wait less than half of what others do; empty if they are no group."""
+    waited = waits.mean(axis=1)
+    rows: list[int] = np.flatnonzero(waited < np.median(waited) / 2).tolist()
+    return rows if 1 < len(rows) <= len(waits) / 2 else []
 
 
 def _least(times: Sequence[Floats]) -> float:

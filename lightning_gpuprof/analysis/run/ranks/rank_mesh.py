@@ -19,7 +19,7 @@ def axes_of(sessions: Iterable[Session]) -> list[str]:
 def group_name(ranks: Sequence[int], starts: Mapping[int, RunStart]) -> str | None:
     """Return the name of a group that consists of exactly these ranks; None if they are no group.
 
-    A group is made of the ranks that work on the same batch, or of all ranks of a host.
+    A group consists of the ranks that work on the same batch, or of all ranks of a host.
     """
     by_batch = {rank: _without(start.mesh, SAME_BATCH) for rank, start in starts.items()}
     axes = [axis for axis in SAME_BATCH if any(axis in start.mesh for start in starts.values())]

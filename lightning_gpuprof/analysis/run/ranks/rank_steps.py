@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lightning_gpuprof.analysis.run.ranks.late_span import LateSpan
 from lightning_gpuprof.analysis.run.steady import MIN_STEADY, steady_steps
 from lightning_gpuprof.arrays import Floats, Int64, Mask
 from lightning_gpuprof.records.reader import Session
@@ -42,6 +43,9 @@ class RankSteps:
     Args:
         sessions: The session on every rank.
         chosen: Which of its steps to compare, by rank.
+
+    Attributes:
+        numbers: The numbers of the steps that are compared.
     """
 
     def __init__(self, sessions: Sequence[Session], chosen: Sequence[Mask]) -> None:
@@ -57,7 +61,7 @@ class RankSteps:
                 [of_rank[places] for of_rank, places in zip(numbers, rows, strict=True)]
             )
         self._enough = len(shared) >= MIN_STEPS
-        shared = shared[-max(MIN_STEPS, COMPARED_CELLS // max(1, len(sessions))) :]
+        self.numbers = shared = shared[-max(MIN_STEPS, COMPARED_CELLS // max(1, len(sessions))) :]
         self._rows = [
             places[np.isin(of_rank[places], shared)]
             for of_rank, places in zip(numbers, rows, strict=True)
@@ -66,6 +70,14 @@ class RankSteps:
     def __bool__(self) -> bool:
         """Whether there are enough ranks and steps to compare."""
         return len(self.sessions) > 1 and self._enough
+
+    def between(self, span: LateSpan) -> "RankSteps":
+        """Return those of the steps that are in a span."""
+        chosen = [
+            mask & span.holds(_numbers(session)[: len(mask)])
+            for session, mask in zip(self.sessions, self.chosen, strict=True)
+        ]
+        return RankSteps(self.sessions, chosen)
 
     def named(self, name: str, *, before: bool = False) -> Table:
         """Return the values of a column of the records; see `table`."""

@@ -13,16 +13,18 @@ from typing import NamedTuple
 import numpy as np
 
 from lightning_gpuprof.analysis.run.loader_wait import LoaderWait, loader_wait
+from lightning_gpuprof.analysis.run.ranks.late_span import LateSpan, late_span
 from lightning_gpuprof.analysis.run.ranks.rank_lateness import (
     Lateness,
     causes_of,
     excess_of_last,
     lateness,
+    longer_by_step,
     mean_excess,
     saved_without,
     unequal_phases,
 )
-from lightning_gpuprof.analysis.run.ranks.rank_mesh import axes_of
+from lightning_gpuprof.analysis.run.ranks.rank_mesh import axes_of, group_name
 from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table, over_steps
 from lightning_gpuprof.analysis.run.ranks.rank_work import (
     AFTER,
@@ -40,6 +42,11 @@ from lightning_gpuprof.records.schema import NOT_MEASURED
 
 FORWARD_MORE = 1.5
 """The forward pass counts as a meeting if that explains this many times as much lateness."""
+MORE_THAN_PACE = 0.3
+"""A delay of this share of the step is no drift of a machine's pace."""
+LIKE_OTHERS = 0.5
+"""The pace of a machine drifts if the other phases get longer by this share of the increase of the
+phase that gets longer most, or more."""
 SPREAD_STEPS = 5
 """In a mesh of several axes, all ranks have waited for a late rank within this many steps."""
 
@@ -70,6 +77,12 @@ class RankWaits:
         meets_in_forward: Whether ranks also wait for one another in the forward pass.
         log_waited_ns: How long a rank waits in `self.log`, by rank; empty on a GPU, where the host
             does not wait there.
+        span: The steps in which the late ranks are late, of which `late`, `late_ns`, `usual_ns`,
+            `sure_ns`, `causes` and the samples are; None if those are all that are compared.
+        steps: How many steps there are from the first of these to the last.
+        steps_frac: Their share of all steps that are compared.
+        step_ns: The mean step among them.
+        group: The name of the group that consists of exactly the late ranks, if they are one.
     """
 
     exchange_ns: int | None
@@ -90,6 +103,11 @@ class RankWaits:
     other_lines: HostLines | None = None
     log_waited_ns: dict[int, int] = field(default_factory=dict)
     meets_in_forward: bool = False
+    span: LateSpan | None = None
+    steps: int = 0
+    steps_frac: float = 1.0
+    step_ns: int = 0
+    group: str | None = None
 
     @property
     def delay_ns(self) -> int:
@@ -112,10 +130,31 @@ def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> Rank
         steady[rank] & (column != NOT_MEASURED)
         for rank, column in zip(order, exchanges, strict=True)
     ]
-    compared = _Compared(order, RankSteps(sessions, chosen), exchanges, timed)
-    if not compared.steps:
+    steps = RankSteps(sessions, chosen)
+    if not steps:
         return None
-    return compared.result()
+    compared = _Compared(order, steps, exchanges, timed)
+    waits = compared.result()
+    span = compared.late_span()
+    within = None if span is None else steps.between(span)
+    if not within:
+        return waits
+    compared = _Compared(order, within, exchanges, timed)
+    late = compared.result()
+    if late.sure_ns is None or compared.may_be_pace(late):
+        return waits
+    return replace(
+        late,
+        span=span,
+        steps_frac=len(within.numbers) / len(steps.numbers),
+        exchange_ns=waits.exchange_ns,
+        waited_ns=waits.waited_ns,
+        log_waited_ns=waits.log_waited_ns,
+        last_frac=waits.last_frac,
+        mean_wait_ns=waits.mean_wait_ns,
+        turns=waits.turns,
+        unequal=waits.unequal,
+    )
 
 
 def exchange_at_most(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> int | None:
@@ -146,6 +185,8 @@ class _Compared:
     ) -> None:
         self.steps = steps
         self._order = order
+        pairs = zip(order, steps.sessions, strict=True)
+        self._starts = {rank: session.start for rank, session in pairs}
         self._exchanges = exchanges
         self._timed = timed
         self._on_device = any(map(trains_on_device, steps.sessions))
@@ -153,13 +194,7 @@ class _Compared:
 
     def result(self) -> RankWaits:
         """Compare the ranks by the meetings that explain more."""
-        compared = self._compare(forward=False)
-        meets_in_forward = False
-        if not self._work.collectives(Phase.FORWARD).any():
-            with_forward = self._compare(forward=True)
-            meets_in_forward = with_forward.late.late_ns > FORWARD_MORE * compared.late.late_ns
-            compared = with_forward if meets_in_forward else compared
-        waits, work, late = compared
+        (waits, work, late), meets_in_forward = self._explained()
         last_frac = np.bincount(waits.argmin(axis=0), minlength=len(waits)) / waits.shape[1]
         excess = excess_of_last(work, waits, late.rows)
         sure_causes = causes_of(late.rows, excess, waits)
@@ -191,7 +226,45 @@ class _Compared:
             other_lines=other.last(HostLines),
             loader_wait=loader_wait(first, self.steps.chosen[late.rows[0]]),
             meets_in_forward=meets_in_forward,
+            group=group_name(tuple(self._order[row] for row in late.rows), self._starts),
+            step_ns=round(float(self.steps.named("dur_ns").mean())),
+            steps=int(self.steps.numbers[-1] - self.steps.numbers[0]) + 1,
         )
+
+    def _explained(self) -> "tuple[_Comparison, bool]":
+        """Return the comparison that explains more, and whether ranks meet in forward there."""
+        compared = self._compare(forward=False)
+        if self._work.collectives(Phase.FORWARD).any():
+            return compared, False
+        with_forward = self._compare(forward=True)
+        if with_forward.late.late_ns > FORWARD_MORE * compared.late.late_ns:
+            return with_forward, True
+        return compared, False
+
+    def late_span(self) -> LateSpan | None:
+        """Return the steps in which a rank is late; None if it is late in all of them, or none."""
+        _, work, late = self._explained()[0]
+        # A phase shows a delay that the whole work hides if the pace of machines drifts.
+        tables = (self._work.whole(work), *work.values())
+        longer = np.vstack([longer_by_step(table, late.rows) for table in tables])
+        return late_span(longer, self.steps.numbers)
+
+    def may_be_pace(self, waits: RankWaits) -> bool:
+        """Return whether ranks may be late for a while because the pace of a machine drifts.
+
+        All phases take longer by about the same share then.
+        """
+        if waits.delay_ns >= MORE_THAN_PACE * float(self.steps.named("dur_ns").mean()):
+            return False
+        rows = [self._order.index(rank) for rank in waits.late]
+        longer: dict[Phase, tuple[float, float]] = {}
+        for phase, table in self._work.by_phase().items():
+            means = table.mean(axis=1)
+            usual_ns = float(np.median(np.delete(means, rows)))
+            longer[phase] = float(means[rows].mean()) - usual_ns, usual_ns
+        first, *others = sorted(longer.values(), reverse=True)
+        more_ns, usual_ns = (sum(values) for values in zip(*others, strict=True))
+        return bool(first[0] * usual_ns * LIKE_OTHERS <= more_ns * first[1])
 
     def _compare(self, *, forward: bool) -> "_Comparison":
         """Return waits for others, work by phase and who is late; with `forward`, ranks meet there.
