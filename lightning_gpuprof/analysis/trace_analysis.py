@@ -105,7 +105,8 @@ def analyze_trace(
     own = timeline
     if window is None:
         before = queued_before(timeline, launches)
-        own = replace(timeline, device=select(timeline.device, ~before))
+        if before.any():
+            own = replace(timeline, device=select(timeline.device, ~before))
     kernels = kernel_table(own)
     syncs = sync_calls(trace, places)
     steps = trace_steps(timeline, trace.launches, spans)

@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,19 +24,18 @@ from lightning_gpuprof.records.capture_files import (
     request_path,
     write_file,
 )
-from lightning_gpuprof.records.facts import Capture, CaptureReason
+from lightning_gpuprof.records.facts import Capture, CaptureReason, SlowDown
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.hooks import PeriodicCalls, dispatcher_in
+from lightning_gpuprof.runtime.hooks import dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
+from lightning_gpuprof.runtime.timed_calls import TimedCalls
 
 STAT_NS = 5_000_000_000
 """How often the folder is looked at for a request."""
-LOOK_NS, MOST_BATCHES = 500_000_000, 100
-"""The clock is read so often, but at least once in so many batches: steps may become slower."""
+LOOK_NS = 500_000_000
+"""How often a capture that runs is looked at."""
 AGREE_NS = 2 * STAT_NS
 """Time in which the ranks see rank 0's plan, each of which looks once in `STAT_NS`."""
-_PACES = 8
-"""The shortest mean step of so many looks says how many steps that time has at most."""
 STEPS, LINES_S = 3, 20.0
 """What is recorded of a slow-down: as many steps as in the default window, and the lines of as many
 seconds as at the beginning of training, for a comparison."""
@@ -69,11 +67,12 @@ class CaptureControl(RecordingCallback):
     the next one waits until the run has lasted twice as long. The window is recorded on the ranks
     that the schedule of the profiler records; lines are sampled on every rank.
 
-    Costs: 3 us in 100 batches, and 10 us every five seconds. A capture costs what a profiler window
+    Costs: 3 us in 200 batches, and 10 us every five seconds. A capture costs what a profiler window
         and the sampling of lines cost.
     Touches: reads `plugins/gpuprof/capture-request.json` in the run's folder, or
         `capture-plan.json` on other ranks than rank 0: one `stat` every five seconds. Rank 0
-        removes the request, and every rank that was asked writes `rank<r>-capture-answer.json`.
+        removes the request and writes the plan, if other ranks are asked; every rank that was
+        asked writes `rank<r>-capture-answer.json`.
     When: training and evaluations; a capture where one is asked for or a slow-down is noticed.
     Switch: max_captures=0
 
@@ -87,7 +86,7 @@ class CaptureControl(RecordingCallback):
         ConfigError: `max_captures` is negative.
     """
 
-    _of_a_run = ("_running", "_watch", "_calls")
+    _of_a_run = ("_running", "_watch", "_looks")
 
     def __init__(
         self,
@@ -106,17 +105,16 @@ class CaptureControl(RecordingCallback):
         self.max_captures = max_captures
         self._windows, self._lines = windows, lines
         self._stat = stat
-        self._calls: PeriodicCalls | None = None
+        self._looks: TimedCalls | None = None
         self._watch: RequestWatch | None = None
         self._running: _Running | None = None
-        self._begin_run(0)
+        self._begin_run()
 
-    def _begin_run(self, now_ns: int) -> None:
-        self._count = self._slow_downs = self._every = 0
-        self._pause_until_ns, self._ends = 0, False
-        self._looked_ns, self._looked_batches = now_ns, 0
-        self._stat_due_ns = 0
-        self._paces: deque[float] = deque(maxlen=_PACES)
+    def _begin_run(self) -> None:
+        self._count = self._slow_downs = 0
+        self._stat_due_ns = self._pause_until_ns = 0
+        self._ends = False
+        self._slow_down: SlowDown | None = None
 
     @override
     @guarded
@@ -131,38 +129,25 @@ class CaptureControl(RecordingCallback):
             if context.rank == 0
             else RequestWatch(plan_path(run), ignore_existing=True, stat=stat)
         )
-        self._begin_run(context.now())
+        self._begin_run()
         self._stat_due_ns = context.now() + STAT_NS
-        self._calls = calls = dispatcher_in(trainer, self).periodic
-        self._call_every(1)
-        self._looked_batches = calls.batches
-
-    def _call_every(self, batches: int) -> None:
-        calls = self._calls
-        if calls is not None and batches != self._every:
-            calls.drop(self._look)
-            calls.add(self._look, batches)
-            self._every = batches
+        calls = dispatcher_in(trainer, self).periodic
+        self._looks = TimedCalls(calls, self._look, context.now, LOOK_NS)
 
     @guarded
     def _look(self) -> None:
         """Look for a request if it is time, and go on with the capture that runs."""
-        context, calls, watch = self._context, self._calls, self._watch
-        if context is None or calls is None or watch is None:
+        context, watch, running = self._context, self._watch, self._running
+        if context is None or watch is None:
             return
-        now_ns, batches = context.now(), calls.batches
-        pace_ns = (now_ns - self._looked_ns) / max(1, batches - self._looked_batches)
-        self._looked_ns, self._looked_batches = now_ns, batches
-        self._paces.append(max(1.0, pace_ns))
-        running = self._running
         if running is not None and running.is_sampling and not self._samples_lines:
             self._finish()
-        if now_ns >= self._stat_due_ns:
-            self._stat_due_ns = now_ns + STAT_NS
+        if context.now() >= self._stat_due_ns:
+            self._stat_due_ns = context.now() + STAT_NS
             request = watch.new()
             if request is not None:
                 self._receive(request)
-        self._call_every(min(MOST_BATCHES, max(1, int(LOOK_NS / self._paces[-1]))))
+        self._capture_slow_down()
 
     def _receive(self, request: CaptureRequest) -> None:
         """Act on a request, or on the plan of rank 0."""
@@ -186,7 +171,8 @@ class CaptureControl(RecordingCallback):
     def _first_step(self, steps: int, *, apart_ns: int = 0) -> int:
         """Return the first step to record, so much time ahead at least."""
         assert self._context is not None
-        ahead = math.ceil(apart_ns / min(self._paces, default=1.0))
+        assert self._looks is not None
+        ahead = math.ceil(apart_ns / self._looks.least_step_ns)
         step = self._context.step + LEAD + WARMUP + ahead
         return step if self._windows is None else self._windows.first_free(step, steps)
 
@@ -203,28 +189,39 @@ class CaptureControl(RecordingCallback):
             request=request,
         )
 
-    def capture_slow_down(self, onset_step: int, first_step: int | None = None) -> None:
-        """Capture a slow-down that has been noticed, unless there were enough captures.
+    @guarded
+    def on_slow_down(self, slow_down: SlowDown) -> None:
+        """Capture a slow-down that was noticed, now or as soon as the next capture is due."""
+        if slow_down.lasts:
+            self._slow_down = slow_down
+        elif self._slow_down is not None and self._slow_down.since_step == slow_down.since_step:
+            self._slow_down = None
+        self._capture_slow_down()
 
-        Call this at the end of a batch.
-
-        Args:
-            onset_step: The step at which it began.
-            first_step: The first step to record; by default the next that can be recorded.
-        """
-        context = self._context
-        if context is None or self._calls is None or self._running is not None:
+    def _capture_slow_down(self) -> None:
+        context, slow_down = self._context, self._slow_down
+        if context is None or slow_down is None or self._looks is None or self._running is not None:
             return
         if self._slow_downs >= self.max_captures or context.clock() < self._pause_until_ns:
             return
+        self._slow_down = None
         self._slow_downs += 1
         self._begin(
             CaptureReason.SLOW_DOWN,
             steps=STEPS,
             lines_s=LINES_S,
-            onset_step=onset_step,
-            first_step=first_step,
+            onset_step=slow_down.since_step,
+            first_step=self._step_before_spike(slow_down),
         )
+
+    def _step_before_spike(self, slow_down: SlowDown) -> int | None:
+        """Return the step before the next spike that can be recorded; None without spikes."""
+        assert self._context is not None
+        if not slow_down.every_steps:
+            return None
+        since, every = slow_down.since_step, slow_down.every_steps
+        least = self._context.step + LEAD + WARMUP + 1
+        return since + every * max(0, -((since - least) // every)) - 1
 
     def _begin(
         self,
@@ -368,7 +365,7 @@ class CaptureControl(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        calls, self._calls = self._calls, None
-        if calls is not None:
-            calls.drop(self._look)
+        looks, self._looks = self._looks, None
+        if looks is not None:
+            looks.stop()
         self._running = self._watch = None

@@ -228,6 +228,7 @@ class LineSampler(RecordingCallback):
             self._again.workers = self._workers.read_again(self._again.capture)
         self._workers.release()
         self._end_thread()
+        self._watched = 0
 
     def _end_thread(self) -> None:
         self._stop.set()

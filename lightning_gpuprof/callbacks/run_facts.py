@@ -16,6 +16,7 @@ from lightning_gpuprof.recorders.embedding_tables import EmbeddingTablesRecorder
 from lightning_gpuprof.recorders.first_batch import FirstBatch
 from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
+from lightning_gpuprof.recorders.host_counters import HostCountersRecorder
 from lightning_gpuprof.recorders.kept_predictions import KeptPredictionsRecorder
 from lightning_gpuprof.recorders.metric_states import MetricStatesRecorder
 from lightning_gpuprof.recorders.predict_outputs import PredictOutputsRecorder
@@ -31,6 +32,7 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 
 RECORDERS: tuple[type[Recorder], ...] = (
     CoreWaits,
+    HostCountersRecorder,
     FirstBatch,
     BatchSizesRecorder,
     EmbeddingTablesRecorder,

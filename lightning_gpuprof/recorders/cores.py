@@ -71,9 +71,15 @@ def cpu_time(tasks: Path = TASKS) -> CpuTime | None:
 
 def io_pressure(path: Path = PRESSURE) -> IoPressure | None:
     """Return how long some task of the machine has waited for storage, or None if unknown."""
+    stalled_ns = pressure_ns(path)
+    return None if stalled_ns is None else IoPressure(time.perf_counter_ns(), stalled_ns)
+
+
+def pressure_ns(path: Path) -> int | None:
+    """Return how long some task of the machine has waited, by a file of PSI; None if unknown."""
     try:
         total = path.read_text(encoding="ascii").split("total=")[1].split()[0]
-        return IoPressure(time.perf_counter_ns(), 1_000 * int(total))
+        return 1_000 * int(total)
     except (OSError, ValueError, IndexError):
         return None
 

@@ -331,6 +331,49 @@ class PredictOutputs(FactBase, tag="predict_outputs", frozen=True):
     samples: tuple[OutputSample, ...]
 
 
+class HostCounters(FactBase, tag="host_counters", frozen=True, kw_only=True):
+    """A reading of what the host counts, by which any two spans of a session can be compared.
+
+    All of them count. Fields are None if the system does not say. Those but `step` and
+    `python_blocks` only rise: the difference of two readings is what happened between them.
+
+    Args:
+        step: The step at whose end it was read.
+        wall_ns: The time since the session began.
+        cpu_ns: CPU time of the training process in all its threads.
+        queued_ns: How long the training thread waited for a core.
+        system_ns: The training thread's time in the kernel.
+        minor_faults: How often the training thread used a page of memory for the first time.
+        major_faults: How often such a page had to be read from storage.
+        read_bytes: What the training thread read from files and pipes, caches included.
+        read_calls: In how many calls.
+        storage_read_bytes: What the process read from storage itself.
+        storage_stalled_ns: How long some task of the machine waited for storage.
+        cpu_stalled_ns: How long some task of the machine waited for a core.
+        throttled: In how many periods the container's CPU quota was used up.
+        collections: Collections of Python's garbage collector, those of the youngest generation
+            first.
+        python_blocks: Blocks of memory in which Python keeps its objects: how many there are now.
+            Lists and dicts of more objects than before show in it, tensors' data does not.
+    """
+
+    step: int
+    wall_ns: int
+    cpu_ns: int
+    queued_ns: int | None = None
+    system_ns: int | None = None
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    read_bytes: int | None = None
+    read_calls: int | None = None
+    storage_read_bytes: int | None = None
+    storage_stalled_ns: int | None = None
+    cpu_stalled_ns: int | None = None
+    throttled: int | None = None
+    collections: tuple[int, ...] = ()
+    python_blocks: int = 0
+
+
 class CaptureReason(str, Enum):
     """Why a running training was captured."""
 
@@ -459,6 +502,7 @@ Fact = (
     | PageFaults
     | MetricStates
     | PredictOutputs
+    | HostCounters
     | Capture
     | SlowDown
     | SyncSteps

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from math import isfinite
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -11,7 +11,17 @@ import numpy as np
 from lightning_gpuprof.arrays import AnyArray, Float32, Int64
 from lightning_gpuprof.errors import UnreadableError
 from lightning_gpuprof.records.decode import decoded
-from lightning_gpuprof.traces.timeline import MISSING, OpArguments, Table, Thread, make_table
+from lightning_gpuprof.traces.timeline import (
+    MISSING,
+    OpArguments,
+    Table,
+    Thread,
+    dtype_of,
+    make_table,
+    narrowed,
+    start_order,
+    with_missing,
+)
 
 _T = TypeVar("_T", bound=Table)
 _ANY = msgspec.json.Decoder(object)
@@ -101,30 +111,39 @@ def numbers(values: Sequence[object], per: int) -> Float32:
 
 
 class Columns:
-    """Collects the columns of a table in pieces, and joins them."""
+    """Collects the columns of a table piece by piece, each in memory that grows in place."""
 
     def __init__(self) -> None:
-        self._rows: list[int] = []
-        self._pieces: dict[str, dict[int, AnyArray]] = {}
+        self._rows = 0
+        self._columns: dict[str, bytearray] = {}
 
     def add(self, **columns: AnyArray) -> None:
         """Add rows; columns that are left out, but not `start_ns`, hold `MISSING` for them."""
         for name, values in columns.items():
-            self._pieces.setdefault(name, {})[len(self._rows)] = values
-        self._rows.append(len(columns["start_ns"]))
+            self._filled(name).extend(values.astype(dtype_of(name), copy=False).data.cast("B"))
+        self._rows += len(columns["start_ns"])
+
+    def _filled(self, name: str) -> bytearray:
+        """Return a column, with `MISSING` in the rows that it was left out of."""
+        column, kind = self._columns.setdefault(name, bytearray()), np.dtype(dtype_of(name))
+        if left_out := self._rows - len(column) // kind.itemsize:
+            column.extend(np.full(left_out, MISSING, dtype=kind).data.cast("B"))
+        return column
 
     def table(self, kind: type[_T]) -> _T:
-        """Join the pieces and sort the rows. Call it once, because it drops the pieces."""
+        """Sort the rows. Call it once, because it drops every column when that is sorted."""
         if not self._rows:
             return make_table(kind)
-        missing = [np.broadcast_to(np.int8(MISSING), rows) for rows in self._rows]
+        category = self._column("category") if "category" in self._columns else None
+        order = start_order(self._column("start_ns"), self._column("dur_ns"), category)
         columns = {}
-        for name in list(self._pieces):
-            pieces = self._pieces.pop(name)
-            columns[name] = np.concatenate(
-                [pieces.get(index, absent) for index, absent in enumerate(missing)]
-            )
-        return make_table(kind, **columns)
+        for name in list(self._columns):
+            columns[name] = narrowed(name, self._column(name)[order])
+            del self._columns[name]
+        return with_missing(kind, len(order), columns)
+
+    def _column(self, name: str) -> Any:
+        return np.frombuffer(self._filled(name), dtype=dtype_of(name))
 
 
 def decode_arguments(text: bytes) -> OpArguments:

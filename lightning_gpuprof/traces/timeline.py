@@ -8,7 +8,7 @@ once in `Timeline.names`; times are relative to `Timeline.origin_ns`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -130,6 +130,8 @@ _DTYPES: dict[str, type[np.generic]] = {
     **dict.fromkeys(OCCUPANCY, np.float32),
 }
 _ZERO_DEFAULT = ("start_ns", "dur_ns", "is_start")
+_IDS = ("correlation", "stream", "id")
+_LARGEST = np.iinfo(np.int32).max
 _TIMES = ("start_ns", "dur_ns")
 
 
@@ -140,16 +142,36 @@ def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
     >>> table.name.tolist(), table.correlation.tolist()
     ([1, 0], [-1, -1])
     """
-    given = {name: np.asarray(values) for name, values in columns.items()}
+    given = {name: np.asarray(values, dtype_of(name)) for name, values in columns.items()}
     rows = max((len(values) for values in given.values()), default=0)
-    start, dur = (np.asarray(given.get(name, np.zeros(rows)), np.int64) for name in _TIMES)
+    none = np.zeros(rows, dtype=np.int64)
+    start, dur = (given.get(name, none).astype(np.int64) for name in _TIMES)
     order = start_order(start, dur, given.get("category"))
-    arrays = {}
-    for column in fields(kind):
-        missing = np.full(rows, 0 if column.name in _ZERO_DEFAULT else MISSING)
-        values = given.get(column.name, missing)
-        arrays[column.name] = values.astype(_DTYPES.get(column.name, np.int64))[order]
-    return kind(**arrays)
+    return with_missing(
+        kind, rows, {name: narrowed(name, values[order]) for name, values in given.items()}
+    )
+
+
+def dtype_of(column: str) -> type[np.generic]:
+    """Return the type of a table's column."""
+    return _DTYPES.get(column, np.int64)
+
+
+def narrowed(column: str, values: Any) -> Any:
+    """Return a column of ids in 32 bits, if they fit; other columns as they are."""
+    if column in _IDS and (
+        not len(values) or -_LARGEST <= values.min() <= values.max() <= _LARGEST
+    ):
+        return values.astype(np.int32)
+    return values
+
+
+def with_missing(kind: type[_T], rows: int, columns: dict[str, Any]) -> _T:
+    """Make a table of sorted columns; those that are not given take no memory."""
+    for name in {column.name for column in fields(kind)} - columns.keys():
+        value = np.array(0 if name in _ZERO_DEFAULT else MISSING, dtype=dtype_of(name))
+        columns[name] = np.broadcast_to(value, rows)
+    return kind(**columns)
 
 
 def start_order(start_ns: Int64, dur_ns: Int64, category: AnyArray | None = None) -> Int64:

@@ -33,7 +33,7 @@ from lightning_gpuprof.records.capture_files import (
     request_path,
     write_file,
 )
-from lightning_gpuprof.records.facts import Capture, CaptureReason
+from lightning_gpuprof.records.facts import Capture, CaptureReason, SlowDown, SlowDownShape
 from lightning_gpuprof.records.lines import CapturedLines, HostLines
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, ProfilerCycle, StepFlag
@@ -280,11 +280,18 @@ def test_a_new_request_ends_the_one_that_is_being_served(fit):
     assert run.answer.id == "b" * 8
 
 
-def slow_downs(*steps, **more):
-    """Return a plan in which slow-downs are noticed at the ends of these steps."""
+def slow_down(since=5, **fields):
+    return SlowDown(
+        shape=SlowDownShape.STEP, since_step=since, noticed_step=40, before_ns=10, during_ns=20,
+        **fields,
+    )  # fmt: skip
+
+
+def slow_downs(*steps, **fields):
+    """Return a plan in which a slow-down is noticed in these steps."""
 
     def plan(control):
-        return {step: lambda trainer: control.capture_slow_down(5, **more) for step in steps}
+        return {step: lambda trainer: control.on_slow_down(slow_down(**fields)) for step in steps}
 
     return plan
 
@@ -300,7 +307,7 @@ def test_a_slow_down_is_captured_with_the_lines_of_as_many_seconds_as_at_the_beg
 
 
 def test_captures_of_slow_downs_are_few_and_ever_further_apart(fit):
-    run = fit(slow_downs(*range(40, 1_000, 5)), steps=1_000, lines=Lines())
+    run = fit(slow_downs(*range(40, 600, 5)), steps=600, lines=Lines())
     steps = [capture.step for capture in run.captures]
     assert len(steps) == 3
     for before, after in pairwise(steps):
@@ -308,11 +315,25 @@ def test_captures_of_slow_downs_are_few_and_ever_further_apart(fit):
     assert len(fit(slow_downs(*range(40, 90)), lines=Lines(), max_captures=1).captures) == 1
 
 
-def test_a_slow_down_is_not_captured_during_a_request_nor_in_the_first_steps(fit):
-    plan = lambda control: {  # noqa: E731
-        20: asks(),
-        **{step: lambda trainer: control.capture_slow_down(5) for step in range(70, 90)},
-    }
+def test_a_slow_down_that_comes_too_early_is_captured_later_if_it_lasts(fit):
+    run = fit(slow_downs(20, 30), lines=Lines())
+    assert [capture.step for capture in run.captures] == [20, 79]  # the first ended at 39
+
+    def ends(control):
+        lasting, past = slow_down(since=28), slow_down(since=28, until_step=35)
+        plan = {30: lasting, 36: past, 20: slow_down()}
+        return {
+            step: lambda trainer, noticed=noticed: control.on_slow_down(noticed)
+            for step, noticed in plan.items()
+        }
+
+    assert [capture.step for capture in fit(ends, lines=Lines()).captures] == [20]
+
+
+def test_a_slow_down_is_captured_neither_during_a_request_nor_in_the_windows_of_the_schedule(fit):
+    def plan(control):
+        return {20: asks(), 80: lambda trainer: control.on_slow_down(slow_down())}
+
     run = fit(plan, lines=Lines(looks=10_000))
     assert [capture.why for capture in run.captures] == [CaptureReason.REQUEST]
 
@@ -320,10 +341,11 @@ def test_a_slow_down_is_not_captured_during_a_request_nor_in_the_first_steps(fit
     assert run.captures[0].first_step > 15  # behind the schedule's window
 
 
-def test_a_window_can_be_set_on_the_step_at_which_a_spike_is_due(fit):
-    run = fit(slow_downs(40, first_step=70), lines=Lines())
-    assert (run.captures[0].first_step, run.captures[0].last_step) == (70, 72)
-    assert run.profiled[-6:] == [67, 68, 69, 70, 71, 72]
+@pytest.mark.parametrize(("since", "every", "first"), [(5, 35, 74), (6, 41, 46), (45, 7, 44)])
+def test_a_window_is_set_on_the_step_at_which_a_spike_is_due(fit, since, every, first):
+    run = fit(slow_downs(40, since=since, every_steps=every), lines=Lines())
+    assert (run.captures[0].first_step, run.captures[0].last_step) == (first, first + 2)
+    assert run.profiled[-6:] == [*range(first - 3, first + 3)]
 
 
 class Rank:
@@ -351,8 +373,11 @@ class Rank:
         )
         self.control = CaptureControl(schedule, Lines())
         self.control._context = context
-        calls = SimpleNamespace(add=lambda method, every: None, drop=lambda method: None, batches=0)
-        self.calls = calls
+        self.look = None
+        self.calls = SimpleNamespace(add=self.add, drop=lambda method: None, batches=0)
+
+    def add(self, method, every):
+        self.look = method
 
     def start(self, monkeypatch):
         hooks = SimpleNamespace(periodic=self.calls)
@@ -366,7 +391,7 @@ class Rank:
             self.now_ns += STEP_NS
             self.context.step += 1
             self.calls.batches += 1
-            self.control._look()
+            self.look()
 
 
 def test_ranks_that_look_at_different_moments_record_the_same_steps(tmp_path, monkeypatch):

@@ -12,7 +12,10 @@ from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks import line_sampler
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.recorders.sampling.pacing import SampleTiming
+from lightning_gpuprof.recorders.sampling.stack_lines import ThreadPlace
+from lightning_gpuprof.recorders.sampling.thread_samples import ThreadSample
 from lightning_gpuprof.records.lines import HostLines, OutsideLines
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.guard import is_disabled
 
 
@@ -135,6 +138,61 @@ def test_a_sample_keeps_nothing_alive_that_the_training_thread_lets_go_of(idle):
         assert left() is None
     finally:
         gc.enable()
+
+
+class Again(BoringModel):
+    """Samples again from batch 3 to batch 5, or to the end."""
+
+    def __init__(self, sampler, until=5):
+        super().__init__()
+        self.sampler, self.until, self.taken = sampler, until, None
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx == 3:
+            assert self.sampler.cannot_sample() is None
+            self.sampler.sample_again(7, 20.0)
+        if batch_idx == self.until:
+            self.taken = self.sampler.take_again()
+        return super().training_step(batch, batch_idx)
+
+    def on_train_start(self):
+        self.sampler.add_sample(made_sample(line=1, step=0), SampleTiming())
+
+
+def made_sample(line, step):
+    place = ThreadPlace(Phase.FORWARD, "t.py", line, "f", None, None)
+    return ThreadSample(place, None, step)
+
+
+@pytest.mark.parametrize("until", [5, None])
+def test_samples_that_are_taken_again_are_counted_apart(fit, idle, monkeypatch, until):
+    asked = []
+
+    def take_all(take, add, count, stop, *, max_samples, **_):
+        asked.append(max_samples)
+        if add != idle.add_sample:
+            for step in (3, 4, 4):
+                add(made_sample(line=2, step=step), SampleTiming())
+        stop.wait()
+
+    monkeypatch.setattr(line_sampler, "sample_repeatedly", take_all)
+    model = Again(idle, until)
+    first = fit(idle, model)
+    captured = model.taken if until else idle.take_again()
+    assert (captured.capture, captured.workers) == (7, None)
+    assert [(line.line, line.count) for line in captured.host.lines] == [(2, 3)]
+    assert (captured.host.first_step, captured.host.last_step) == (3, 4)
+    assert [(line.line, line.count) for line in first.lines] == [(1, 1)]
+    assert idle.take_again() is None
+    assert not idle.samples_again
+    assert 300 in asked  # at most so many in twenty seconds
+    assert not [thread for thread in threading.enumerate() if thread.name == line_sampler.THREAD]
+
+
+def test_it_cannot_sample_again_before_and_after_training(fit, idle):
+    assert "has not begun" in idle.cannot_sample()
+    fit(idle, BoringModel())
+    assert "has ended" in idle.cannot_sample()
 
 
 def test_a_sample_that_fails_ends_the_thread_and_switches_the_sampler_off(monkeypatch, said):

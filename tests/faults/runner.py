@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch._dynamo
-from faults import around_us, machine, program, rig  # noqa: F401 - they add their cases
+from faults import around_us, captured, machine, program, rig  # noqa: F401 - they add their cases
 from torch.utils.data import DataLoader
 
 import lightning_gpuprof.callbacks.fit_report  # noqa: F401 - so that forks need not import it

@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from faults import around_us, machine, program  # noqa: F401 - they add their cases
+from faults import around_us, captured, machine, program  # noqa: F401 - they add their cases
 from faults.rig import CASES, chosen, slug
 
+from lightning_gpuprof.records.facts import Capture
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled
 
@@ -93,3 +94,11 @@ def test_a_fault_costs_only_the_part_that_needs_it_and_one_sentence(name, outcom
         assert all(re.search(case.says, text) for text in said), said
     if case.records is not None:
         assert bool(sum(session.steps for session in ours.sessions())) == case.records
+
+
+@pytest.mark.parametrize("name", ["a request for a capture", "a slow-down that is captured"])
+def test_what_was_asked_for_was_recorded(name, outcomes):
+    ours = outcomes(name)[1]
+    captures = [record for session in ours.sessions() for record in session.all(Capture)]
+    assert captures[-1].trace_file == "rank0-capture0.pt.trace.json.gz"
+    assert (captures[-1].first_step, captures[-1].problem) == (9, "")

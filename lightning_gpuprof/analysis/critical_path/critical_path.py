@@ -6,12 +6,20 @@ it on the thread in control had ended, or when a synchronizing call returned. So
 lies in exactly one segment, and shortening anything that is not on the path saves nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lightning_gpuprof.analysis.critical_path.path_walk import HOST, KINDS, SYNC, PathRows, walk
+from lightning_gpuprof.analysis.critical_path.path_walk import (
+    HOST,
+    KINDS,
+    SYNC,
+    PathRows,
+    Walk,
+    joined,
+    walk,
+)
 from lightning_gpuprof.analysis.trace.grouping import counted, grouped, summed
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
@@ -29,8 +37,16 @@ class CriticalPath:
 
     start_ns: int
     end_ns: int
-    rows: PathRows
+    walked: Walk
     names: Sequence[str]
+
+    def _pieces(self) -> Iterator[PathRows]:
+        return (piece.cut(self.start_ns, self.end_ns) for piece in self.walked.pieces())
+
+    @property
+    def rows(self) -> PathRows:
+        """All segments, in order of time."""
+        return joined(self._pieces())
 
     @property
     def span_ns(self) -> int:
@@ -47,12 +63,16 @@ class CriticalPath:
 
     def parts(self) -> list[PathPart]:
         """Sum up segments by kind and name, longest first."""
-        rows = self.rows
-        name = rows.name.astype(np.int64)
-        keys, group = grouped((name * len(KINDS) + rows.kind) * _DETAILS + rows.detail)
-        total, count = summed(group, rows.dur_ns, len(keys)), counted(group, len(keys))
+        sums: dict[int, tuple[int, int]] = {}
+        for rows in self._pieces():
+            names = rows.name.astype(np.int64)
+            keys, group = grouped((names * len(KINDS) + rows.kind) * _DETAILS + rows.detail)
+            total, count = summed(group, rows.dur_ns, len(keys)), counted(group, len(keys))
+            for key, *more in zip(keys.tolist(), total.tolist(), count.tolist(), strict=True):
+                ns, number = sums.get(key, (0, 0))
+                sums[key] = ns + more[0], number + more[1]
         parts = []
-        for key, ns, number in zip(keys.tolist(), total.tolist(), count.tolist(), strict=True):
+        for key, (ns, number) in sorted(sums.items()):
             rest, detail = divmod(key, _DETAILS)
             name, kind = divmod(rest, len(KINDS))
             frac = ns / self.span_ns if self.span_ns else 0.0
@@ -74,9 +94,7 @@ class CriticalPath:
     def within(self, start_ns: int, end_ns: int) -> "CriticalPath":
         """Return the part of the path inside a window, a step's say."""
         start_ns, end_ns = max(start_ns, self.start_ns), min(end_ns, self.end_ns)
-        end_ns = max(start_ns, end_ns)
-        rows = self.rows.cut(start_ns, end_ns)
-        return replace(self, start_ns=start_ns, end_ns=end_ns, rows=rows)
+        return replace(self, start_ns=start_ns, end_ns=max(start_ns, end_ns))
 
     def name(self, index: int) -> str:
         """Return a segment's name by its index in `rows`."""
@@ -85,5 +103,7 @@ class CriticalPath:
 
 def critical_path(trace: LinkedTrace) -> CriticalPath | None:
     """Walk the critical path of a whole trace; None without operators or device events."""
-    path = walk(trace)
-    return None if path is None else CriticalPath(*path, trace.timeline.names)
+    walked = walk(trace)
+    if walked is None:
+        return None
+    return CriticalPath(walked.begin, walked.end, walked, trace.timeline.names)

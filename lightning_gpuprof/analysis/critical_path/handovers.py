@@ -51,7 +51,7 @@ class Handovers(Struct, frozen=True):
         """Return from when on, up to an interval, a path on a lane does the same.
 
         That is an interval, the one after the given one if the path leaves the lane at once. Also
-        returns the position in `Lanes` of a call that may have waited, -1 for none.
+        returns the host row of a call that may have waited, -1 for none.
         """
         stretch = bisect_right(self.begins.data, lane * len(self.lane) + interval) - 1
         kind = self.stretches.kind[stretch]
@@ -60,16 +60,16 @@ class Handovers(Struct, frozen=True):
             first = max(first, int(self.worked[interval]) + 1)
         if kind == NOTHING:
             first = max(first, int(self.opened[interval]) + 1)
-        return first, int(self.stretches.position[stretch]) if kind == WAITS else -1
+        return first, int(self.stretches.row[stretch]) if kind == WAITS else -1
 
     def passed(self, intervals: Int32) -> Int64:
-        """Return lane, begin and end (columns) of the parts that end with each of some intervals.
+        """Return begin and end (columns) of the parts of the path that end with some intervals.
 
-        Those parts lead to where the path leaves the interval's lane, or to a call that may wait.
+        They lead to where the path leaves the interval's lane, or to a call that may have waited.
         """
         left = self.leaves[intervals]
         begin = self.start_ns[np.maximum(left, -2 - left) + 1]
-        return np.stack((self.lane[intervals], begin, self.start_ns[intervals + 1]), axis=1)
+        return np.stack((begin, self.start_ns[intervals + 1]), axis=1)
 
 
 def handovers(stretches: Stretches, begin: int) -> Handovers:

@@ -7,15 +7,16 @@ threads (`handovers.py`). A call that waited for the device leads back to a devi
 import re
 from array import array
 from bisect import bisect_left
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from lightning_gpuprof.analysis.critical_path.handovers import handovers
 from lightning_gpuprof.analysis.critical_path.lanes import lanes
 from lightning_gpuprof.analysis.trace.copies import may_wait
-from lightning_gpuprof.analysis.trace.grouping import named
+from lightning_gpuprof.analysis.trace.grouping import distinct, named
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
@@ -31,8 +32,6 @@ device that was waiting for it; a kernel, copy or fill ran; queued work had not 
 it depends on had ended; the device had finished, and the synchronizing call went on."""
 HOST, LAUNCH, DEVICE, QUEUE, SYNC = range(len(KINDS))
 _PYTHON = ACTIVITIES.index("python")
-_CHUNK = 1 << 14
-"""Parts of lanes whose segments are made at once, so that temporary arrays stay small."""
 
 _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
 """These wait for the device before they give memory back."""
@@ -62,16 +61,26 @@ class PathRows(Struct, frozen=True):
         return PathRows(*(column[lasts] for column in columns))
 
 
-def walk(trace: LinkedTrace) -> tuple[int, int, PathRows] | None:
-    """Return a path's begin, end and segments in order of time; None where nothing ran."""
-    steps = _Walk(trace)
+def joined(pieces: Iterable[PathRows]) -> PathRows:
+    """Return the segments of all pieces, in order of time."""
+    columns = zip(*map(astuple, pieces), strict=True)
+    rows = PathRows(*map(np.concatenate, columns))
+    order = np.argsort(rows.start_ns, kind="stable")
+    return PathRows(*(column[order] for column in astuple(rows)))
+
+
+def walk(trace: LinkedTrace) -> "Walk | None":
+    """Walk a trace's path; None where nothing ran."""
+    steps = Walk(trace)
     if steps.end < 0:
         return None
     steps.run()
-    return steps.begin, steps.end, steps.rows()
+    return steps
 
 
-class _Walk:
+class Walk:
+    """A walk through a trace, from `end` back to `begin`."""
+
     def __init__(self, trace: LinkedTrace) -> None:
         host, device = trace.timeline.host, trace.timeline.device
         recorded = host.category != CATEGORY_ID["python_function"]
@@ -129,9 +138,8 @@ class _Walk:
                     break
                 lane, interval = chosen[interval], -2 - left
                 time = min(time, start_ns[interval + 1])
-            first, position = over.stretch(interval, lane)
-            call = self._lanes.row[position] if position >= 0 else -1
-            wait = self._waits.get(int(call), -1)
+            first, call = over.stretch(interval, lane)
+            wait = self._waits.get(call, -1)
             if wait >= 0 and (done := int(self._done[wait])) < time:
                 self._synced.extend((call, done, time))
                 return done, wait
@@ -142,19 +150,20 @@ class _Walk:
             time, interval = start_ns[first], first - 1
         return self.begin, -1
 
-    def rows(self) -> PathRows:
-        """Return all segments that were walked through, in order of time."""
-        row, start, end = np.array(self._synced, dtype=np.int64).reshape(-1, 3).T
-        over, passed = self._handovers, np.frombuffer(self._passed, dtype=np.int32)
+    def pieces(self) -> Iterator[PathRows]:
+        """Yield all segments that were walked through, some thousands at a time, in any order."""
+        passed = np.frombuffer(self._passed, dtype=np.int32)
         walked = np.frombuffer(self._walked, dtype=np.int64).reshape(-1, 3)
-        pieces = [over.passed(passed[low : low + _CHUNK]) for low in range(0, len(passed), _CHUNK)]
-        pieces.extend(walked[low : low + _CHUNK] for low in range(0, len(walked), _CHUNK))
-        parts = [self._host_rows(*self._lanes.events(*piece.T)) for piece in pieces]
-        parts.append(self._host_rows(row, start, end, SYNC))
-        parts.extend(self._device_rows(np.array(self._on_device, dtype=np.int64)))
-        order = np.argsort(_joined(parts, "start_ns"), kind="stable")
-        columns = (_joined(parts, column) for column in PathRows.__struct_fields__)
-        return PathRows(*(column[order] for column in columns))
+        lane_passed, lane_walked = self._handovers.lane[passed], walked[:, 0]
+        for lane in distinct(np.append(lane_passed, lane_walked)).tolist():
+            own = self._handovers.passed(passed[lane_passed == lane])
+            parts = np.concatenate((own, walked[lane_walked == lane, 1:]))
+            parts = parts[parts[:, 0] < parts[:, 1]]
+            for events in self._lanes.events(lane, *parts[np.argsort(parts[:, 0])].T):
+                yield self._host_rows(*events)
+        row, start, end = np.array(self._synced, dtype=np.int64).reshape(-1, 3).T
+        yield self._host_rows(row, start, end, SYNC)
+        yield from self._device_rows(np.array(self._on_device, dtype=np.int64))
 
     def _host_rows(
         self, row: Int32 | Int64, start: Int64, end: Int64, kind: int = HOST
@@ -185,10 +194,6 @@ class _Walk:
         kinds = np.broadcast_to(np.asarray(kind, dtype=np.int8), len(row))
         rows = PathRows(kinds, start, dur, name, detail, row.astype(np.int32, copy=False))
         return rows.cut(self.begin, self.end)
-
-
-def _joined(parts: list[PathRows], column: str) -> Any:
-    return np.concatenate([getattr(part, column) for part in parts])
 
 
 def _device_starts(trace: LinkedTrace) -> tuple[Mask, Int64, Int64]:

@@ -5,7 +5,7 @@ from statistics import median
 
 from lightning_gpuprof.analysis.run.device_use import device_use
 from lightning_gpuprof.arrays import Int64, Mask
-from lightning_gpuprof.records.facts import ProcessMemory, WorkerMemory
+from lightning_gpuprof.records.facts import HostCounters, ProcessMemory, WorkerMemory
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Memory
@@ -14,6 +14,17 @@ _COLUMNS = {
     "samples": "samples_per_batch_count",
     "numbers": "numbers_per_batch_count",
 }
+_COUNTERS = (
+    ("waiting_for_a_core_frac", "queued_ns", "time"),
+    ("others_waiting_for_a_core_frac", "cpu_stalled_ns", "time"),
+    ("waiting_for_storage_frac", "storage_stalled_ns", "time"),
+    ("in_the_kernel_frac", "system_ns", "time"),
+    ("new_pages_per_step_count", "minor_faults", "step"),
+    ("pages_read_per_step_count", "major_faults", "step"),
+    ("read_per_step_bytes", "read_bytes", "step"),
+    ("read_from_storage_per_step_bytes", "storage_read_bytes", "step"),
+)
+"""Counters of `HostCounters` as figures, per step or as a share of the time."""
 
 
 def circumstances(session: Session, steady: Mask) -> dict[str, float]:
@@ -42,6 +53,7 @@ def _figures(session: Session, steady: Mask) -> Iterator[tuple[str, float]]:
         if readings:
             yield figure, float(median(readings))
     yield from _of_device(session)
+    yield from _of_host(session)
 
 
 def _collections(session: Session, steady: Mask) -> float | None:
@@ -63,3 +75,20 @@ def _of_device(session: Session) -> Iterator[tuple[str, float]]:
         yield "clocks_held_down_frac", max(use.throttle_frac.values(), default=0.0)
     if use.max_others_count is not None:
         yield "other_processes_count", use.max_others_count
+
+
+def _of_host(session: Session) -> Iterator[tuple[str, float]]:
+    """Yield how fast the host's counters rose from the first reading to the last."""
+    readings = session.all(HostCounters)
+    if len(readings) < 2 or readings[-1].step <= readings[0].step:
+        return
+    first, last = readings[0], readings[-1]
+    steps, wall_ns = last.step - first.step, max(1, last.wall_ns - first.wall_ns)
+    yield "cores_used_count", (last.cpu_ns - first.cpu_ns) / wall_ns
+    for figure, counter, per in _COUNTERS:
+        before, after = getattr(first, counter), getattr(last, counter)
+        if before is not None and after is not None:
+            yield figure, max(0, after - before) / (steps if per == "step" else wall_ns)
+    blocks = [reading.python_blocks for reading in readings if reading.python_blocks]
+    if blocks:
+        yield "python_objects_count", float(median(blocks))

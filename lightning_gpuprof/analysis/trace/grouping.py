@@ -1,6 +1,6 @@
 """Sums and look-ups by an index column. Names, threads and devices are small ints."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,7 @@ from msgspec import Struct
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import Timeline
 
+_PIECE = 1 << 15
 Index = npt.NDArray[np.signedinteger]
 
 
@@ -50,12 +51,25 @@ def grouped(column: Index) -> tuple[Index, Int64]:
 
 def counted(group: Index, groups: int) -> Int64:
     """Count rows by group."""
-    return np.bincount(group, minlength=groups).astype(np.int64)
+    count = np.zeros(groups, dtype=np.int64)
+    for piece in _pieces(len(group), groups):
+        count += np.bincount(group[piece], minlength=groups)
+    return count
 
 
 def summed(group: Index, values: npt.NDArray[np.generic], groups: int) -> Int64:
-    """Sum integers by group; exactly, up to 2**53."""
-    return np.bincount(group, weights=values, minlength=groups).astype(np.int64)
+    """Sum integers by group; exactly, if the sums of `_PIECE` of them are below 2**53."""
+    total = np.zeros(groups, dtype=np.int64)
+    for piece in _pieces(len(group), groups):
+        sums = np.bincount(group[piece], weights=values[piece], minlength=groups)
+        total += sums.astype(np.int64)
+    return total
+
+
+def _pieces(rows: int, groups: int) -> Iterator[slice]:
+    """Yield parts of a column, for numpy copies what it counts or sums to 64 bits."""
+    size = max(_PIECE, groups)
+    return (slice(low, low + size) for low in range(0, rows, size))
 
 
 class Sums(Struct, frozen=True):

@@ -6,11 +6,12 @@ import numpy as np
 
 from lightning_gpuprof.analysis.trace.grouping import summed
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
+from lightning_gpuprof.analysis.trace.innermost import changes
 from lightning_gpuprof.analysis.trace.linked_trace import Nesting
 from lightning_gpuprof.analysis.trace.step_marks import is_step
 from lightning_gpuprof.analysis.trace.time_split import Spans
-from lightning_gpuprof.arrays import Int8, Int32, Int64
-from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Timeline
+from lightning_gpuprof.arrays import Int8, Int64
+from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
 
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
 """From the most specific to the least; `region` is a named annotation outside any operator,
@@ -26,60 +27,57 @@ _BY_CATEGORY = {"cpu_op": _OP, "user_annotation": _REGION}
 _BY_CATEGORY |= {"cuda_runtime": _CALL, "cuda_driver": _CALL}
 
 
+_NEVER = np.iinfo(np.int64).max
+_CHUNK = 1 << 15
+
+
 class HostActivity:
     """Computes the time that a thread spent in each activity; Python calls are left out."""
 
     def __init__(self, timeline: Timeline, nesting: Nesting) -> None:
         self._timeline, self._nesting = timeline, nesting
         self._own = activities(timeline, nesting)
-        self._by_thread: dict[int, tuple[Int64, Int8]] = {}
 
     def within(self, thread: int, windows: Spans) -> Int64:
         """Return the time in each activity (rows) in each window (columns), some perhaps empty."""
-        if thread not in self._by_thread:
-            host = self._timeline.host
-            on_thread = (host.thread == thread) & (host.category != _PYTHON_CALL)
-            rows = np.flatnonzero(on_thread & (self._nesting.end_ns > host.start_ns))
-            at, inner = changes(host, self._nesting, rows)
-            self._by_thread[thread] = at, np.append(self._own, np.int8(_PYTHON))[inner]
-        at, begins = self._by_thread[thread]
-        low = np.searchsorted(at, windows.start, side="right")
-        high = np.maximum(np.searchsorted(at, windows.end, side="left"), low)
-        pieces = high - low + 1
-        first = np.cumsum(pieces) - pieces
-        window = np.repeat(np.arange(len(low)), pieces)
-        boundary = np.arange(len(window)) - first[window] + low[window] - 1
-        at, begins = np.append(at, 0), np.append(begins, np.int8(_PYTHON))  # for index -1
-        start = at[boundary]
-        start[first] = windows.start
-        end = np.append(start[1:], 0)
-        end[first + pieces - 1] = windows.end
-        cell = begins[boundary].astype(np.int64) * len(low) + window
-        spent = summed(cell, end - start, len(ACTIVITIES) * len(low))
-        return spent.reshape(len(ACTIVITIES), len(low))
+        at, begins = self._changes(thread)
+        low = np.searchsorted(at[:-1], windows.start, side="right")
+        high = np.maximum(np.searchsorted(at[:-1], windows.end, side="left"), low)
+        stop = np.cumsum(high - low + 1)  # of each window's pieces, among the pieces of all
+        spent = np.zeros((len(ACTIVITIES), len(low)), dtype=np.int64)
+        for piece in range(0, int(stop[-1]) if len(stop) else 0, _CHUNK):
+            until = min(piece + _CHUNK, int(stop[-1]))
+            of = slice(np.searchsorted(stop, piece, side="right"), np.searchsorted(stop, until) + 1)
+            counts = np.diff(np.minimum(stop[of], until), prepend=piece)
+            window = np.repeat(np.arange(of.start, of.stop), counts)
+            change = np.arange(piece, until) - (stop - high)[window]
+            start, end = windows.start[window], np.minimum(at[change + 1], windows.end[window])
+            start = np.where(change < 0, start, np.maximum(at[change], start))
+            cell = begins[change] * np.int64(len(counts)) + window - of.start
+            sums = summed(cell, end - start, len(ACTIVITIES) * len(counts))
+            spent[:, of] += sums.reshape(len(ACTIVITIES), len(counts))
+        return spent
 
+    def _changes(self, thread: int) -> tuple[Int64, Int8]:
+        """Return when a thread's activity changes, and the one from then on.
 
-def changes(host: HostEvents, nesting: Nesting, rows: Int64) -> tuple[Int64, Int32]:
-    """Return when the innermost of a thread's events changes, rising, and the one from then on.
-
-    `rows` are those of one thread, in order, without events that have no duration. The parents of
-    all of them are among them.
-    """
-    start, end = host.start_ns[rows], nesting.end_ns[rows]
-    count, depth = len(rows), nesting.depth[rows]
-    # Nested events end in an order that follows from their depth. At one moment inner events end
-    # before outer ones, then others start, outer ones first.
-    number = np.arange(count, dtype=np.int32)
-    after = number + np.int32(1)  # the first row that starts at an event's end or later
-    inner = np.flatnonzero(start[1:] < end[:-1])
-    after[inner] = np.searchsorted(start, end[inner])
-    at, innermost = np.empty(2 * count, dtype=np.int64), np.empty(2 * count, dtype=np.int32)
-    place = 2 * number - depth
-    at[place], innermost[place] = start, rows
-    place = 2 * after - depth - 1
-    at[place], innermost[place] = end, nesting.parent[rows]
-    last = np.append(at[1:] != at[:-1], True)[: len(at)]
-    return at[last], innermost[last]
+        The last values are for what comes before the first change, and after the last.
+        """
+        host = self._timeline.host
+        on_thread = (host.thread == thread) & (host.category != _PYTHON_CALL)
+        on_thread &= self._nesting.end_ns > host.start_ns
+        rows = np.flatnonzero(on_thread).astype(np.int32)
+        times, begun, last = bytearray(), bytearray(), np.int8(-1)
+        own = np.append(self._own, np.int8(_PYTHON))  # for row -1
+        for at, inner in changes(host, self._nesting, rows):
+            activity = own[inner]
+            differs = np.append(last, activity[:-1])[: len(activity)] != activity
+            times += at[differs].tobytes()
+            begun += activity[differs].tobytes()
+            last = np.append(last, activity)[-1]
+        times += np.array([_NEVER], dtype=np.int64).tobytes()
+        begun += np.array([_PYTHON], dtype=np.int8).tobytes()
+        return np.frombuffer(times, dtype=np.int64), np.frombuffer(begun, dtype=np.int8)
 
 
 def activities(timeline: Timeline, nesting: Nesting) -> Int8:

@@ -15,7 +15,8 @@ from msgspec.structs import astuple
 
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, parse_frame
 from lightning_gpuprof.analysis.trace.grouping import named, summed, used
-from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity, changes
+from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity
+from lightning_gpuprof.analysis.trace.innermost import changes
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting, nest
 from lightning_gpuprof.analysis.trace.step_marks import marks_of, step_events
 from lightning_gpuprof.analysis.trace.time_split import (
@@ -120,7 +121,7 @@ def _parts(
     if not len(host):
         parts[_KERNEL_GAP, short], parts[_UNKNOWN, ~short] = length[short], length[~short]
         return parts, gaps.start, np.full(len(gaps), -1, dtype=np.int64)
-    called, returned = host.start_ns[call], host.end_ns[call]
+    called, returned = host.start_ns[call], host.start_ns[call] + host.dur_ns[call]
     late = known & (called >= gaps.start)
     queued = known & ~late
     thread = np.where(late, host.thread[call], -1).astype(np.int64)
@@ -137,16 +138,16 @@ def _parts(
     slow = known & (returned - called >= SLOW_CALL_NS)
     in_call = np.where(slow, np.maximum(np.minimum(returned, gaps.end) - since, 0), 0)
     rest = length - (since - gaps.start) - in_call
-    parts[_CALL] = in_call
     parts[_LATENCY, late] = rest[late]
     parts[_KERNEL_GAP, queued & short] = rest[queued & short]
     parts[_DEPENDENCY, queued & ~short] = rest[queued & ~short]
     activity = HostActivity(trace.timeline, trace.nesting)
     for late_thread in used(thread[late]):
         waiting = late & (thread == late_thread)
-        parts[: len(HOST_CAUSES), waiting] += activity.within(
+        parts[: len(HOST_CAUSES), waiting] = activity.within(
             late_thread, Spans(gaps.start[waiting], until[waiting])
         )
+    parts[_CALL] += in_call
     return parts, np.where(late, until, gaps.start), thread
 
 
@@ -165,7 +166,9 @@ def _functions(timeline: Timeline, gaps: CausedGaps) -> tuple[IdleFunction, ...]
         waited = Spans(gaps.spans.start[waiting], gaps.until[waiting])
         calls = select(host, shown & (host.thread == number))
         nesting = nest(calls, python=True)
-        at, inner = changes(calls, nesting, np.flatnonzero(nesting.end_ns > calls.start_ns))
+        last = np.flatnonzero(nesting.end_ns > calls.start_ns)
+        pieces = [(np.zeros(0, dtype=np.int64), last[:0]), *changes(calls, nesting, last)]
+        at, inner = map(np.concatenate, zip(*pieces, strict=True))
         spent, inner = np.diff(covered_until(waited, at)), inner[:-1]
         own = (inner >= 0) & (calls.category[inner] == CATEGORY_ID["python_function"])
         total_ns += summed(calls.name[inner[own]], spent[own], len(timeline.names))

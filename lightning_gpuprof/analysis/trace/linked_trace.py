@@ -48,12 +48,12 @@ class Nesting(Struct, frozen=True):
         return result
 
 
-def rows_by_thread(host: HostEvents) -> list[Int64]:
+def rows_by_thread(host: HostEvents) -> list[Int32]:
     """Return the rows of each thread that has events, in order."""
     threads = host.thread
     if len(threads) and threads.max() < np.iinfo(np.int16).max:
         threads = threads.astype(np.int16)  # numpy sorts these by radix: linear time
-    order = np.argsort(threads, kind="stable")
+    order = np.argsort(threads, kind="stable").astype(np.int32)
     parts = np.split(order, np.flatnonzero(np.diff(threads[order])) + 1)
     return [part for part in parts if len(part)]
 
@@ -81,7 +81,7 @@ def nest(host: HostEvents, *, python: bool = False) -> Nesting:
     return Nesting(parent, depth, end)
 
 
-def _nest_thread(part: Int64, start: Int64, parent: Int32, depth: Int32, end: Int64) -> None:
+def _nest_thread(part: Int32, start: Int64, parent: Int32, depth: Int32, end: Int64) -> None:
     """Fill in the rows `part` of one thread, which are sorted by start, longest first."""
     # Most events end before the next one starts: nothing can lie inside those.
     is_leaf = np.append(start[1:] >= end[part[:-1]], True)
@@ -96,7 +96,7 @@ def _nest_thread(part: Int64, start: Int64, parent: Int32, depth: Int32, end: In
     end[rows] = np.where(around >= 0, np.minimum(end[rows], end[around]), end[rows])
 
 
-def _nest_inner(part: Int64, start: Int64, parent: Int32, depth: Int32, end: Int64) -> None:
+def _nest_inner(part: Int32, start: Int64, parent: Int32, depth: Int32, end: Int64) -> None:
     """Fill in rows that may have children.
 
     A plain loop with a stack: it is as fast as array operations are here, and right where

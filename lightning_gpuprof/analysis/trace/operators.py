@@ -114,26 +114,26 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorRow, ...]:
     """Sum up operators by name, longest own host time first."""
     timeline, nesting, host = trace.timeline, trace.nesting, trace.timeline.host
     is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~named(timeline, is_step)
-    ops = np.flatnonzero(is_op)
+    ops = np.flatnonzero(is_op).astype(np.int32)
     if not len(ops):
         return ()
     region = _regions(timeline, nesting)
     names = len(timeline.names)
     outermost, in_update = is_op.copy(), in_updates(timeline, nesting, region == _STEP) & is_op
     outermost[ops] = ~_inside_own_name(host.name, nesting.parent, ops)
-    whole_ns = host.dur_ns * outermost
     nodes = ops[region[ops] == _NODE]
+    whole, whole_nodes = ops[outermost[ops]], nodes[outermost[nodes]]
     in_batch = ops[(region[ops] == _LOADING) | (region[ops] > _STEP)]
     again = repeated_nodes(timeline, nesting)
     columns = {
         "count": counted(host.name[ops], names),
-        "total_ns": summed(host.name[ops], whole_ns[ops], names),
+        "total_ns": summed(host.name[whole], host.dur_ns[whole], names),
         "self_ns": _self_time(timeline, nesting, is_op),
         "loading_count": counted(host.name[in_batch], names),
         "repeated_count": counted(host.name[again], names),
         "repeated_ns": summed(host.name[again], host.dur_ns[again], names),
         "backward_count": counted(host.name[nodes], names),
-        "backward_ns": summed(host.name[nodes], whole_ns[nodes], names),
+        "backward_ns": summed(host.name[whole_nodes], host.dur_ns[whole_nodes], names),
         "update_count": counted(host.name[in_update], names),
         "update_self_ns": _self_time(timeline, nesting, in_update),
     }
@@ -147,10 +147,10 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorRow, ...]:
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
 
 
-def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:
+def _inside_own_name(name: Int32, parent: Int32, rows: Int32) -> Mask:
     """Return which of the rows lie inside a row of the same name, at any depth."""
     inside = np.zeros(len(rows), dtype=np.bool_)
-    active, above = np.arange(len(rows)), parent[rows]
+    active, above = np.arange(len(rows), dtype=np.int32), parent[rows]
     while len(active):
         active, above = active[above >= 0], above[above >= 0]
         same = name[above] == name[rows[active]]
@@ -163,11 +163,10 @@ def _self_time(timeline: Timeline, nesting: Nesting, is_op: Mask) -> Int64:
     """Return by name the time of operators less that of what is recorded right inside them."""
     host, names = timeline.host, len(timeline.names)
     counts = of_category(host, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
-    rows = np.flatnonzero(counts)
-    length, around = nesting.end_ns[rows] - host.start_ns[rows], nesting.parent[rows]
-    inside, own = (around >= 0) & is_op[around], is_op[rows]
-    time = summed(host.name[rows[own]], length[own], names)
-    return time - summed(host.name[around[inside]], length[inside], names)
+    length_ns = nesting.end_ns - host.start_ns
+    time = summed(host.name[is_op], length_ns[is_op], names)
+    inside = counts & (nesting.parent >= 0) & is_op[nesting.parent]
+    return time - summed(host.name[nesting.parent[inside]], length_ns[inside], names)
 
 
 def _device_time(trace: LinkedTrace, is_op: Mask, outermost: Mask) -> tuple[Int64, Int64, Int64]:

@@ -109,6 +109,23 @@ def test_only_the_first_two_workers_are_sampled_and_none_once_there_are_enough(f
     assert (found.processes, found.work) == (2, 40)
 
 
+def test_workers_of_later_epochs_stay_and_take_no_sample_unless_they_are_asked(fit):
+    data = loader(worker_data.Looked(60))
+    starts = []
+    workers = WorkerSampler(interval_s=1e6, max_samples=20, stays=True)
+    inner = workers.sample_next_workers
+
+    def start(loop):
+        inner(loop)
+        starts.extend(replaced for _, replaced in workers._replaced)
+
+    workers.sample_next_workers = start
+    fit(workers, data, max_epochs=3)
+    assert [(one.stays, one.max_samples) for one in starts] == [(True, 20), (True, 0), (True, 0)]
+    assert data.worker_init_fn is None
+    assert not multiprocessing.active_children()
+
+
 def test_several_loaders_and_those_without_workers(fit, sampler):
     loaders = {"a": loader(), "b": loader(), "c": DataLoader(worker_data.Looked())}
     found, _ = fit(sampler, CombinedLoader(loaders, "min_size"))

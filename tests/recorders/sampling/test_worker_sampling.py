@@ -1,10 +1,12 @@
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from msgspec import json
 
 from lightning_gpuprof.recorders.sampling import worker_sampling as sampling
 from lightning_gpuprof.recorders.sampling.stack_lines import ThreadPlace
@@ -18,6 +20,7 @@ from lightning_gpuprof.recorders.sampling.worker_sampling import (
     WorkerStart,
     activity_of_worker,
 )
+from lightning_gpuprof.records.files import written_whole
 from lightning_gpuprof.records.phases import Phase
 
 WORK = (sampling.WORK, ThreadPlace(Phase.DATA_WAIT, "t.py", 3, "decode", "json.loads", "python"))
@@ -74,6 +77,78 @@ def test_it_ends_with_its_samples_and_where_there_is_nothing_to_see(seen):
     assert (counts.work, len(left)) == (5, 4)
     _, left = seen([WAIT] * 90, most=5)
     assert len(left) == 90 - 5 * IDLE_WEIGHT
+
+
+class Asked:
+    """A worker's thread that waits until it is asked, as often as there are requests."""
+
+    def __init__(self, folder, *requests):
+        self.folder, self.requests, self.now_ns = folder, list(requests), 0
+
+    def wait(self, seconds):
+        self.now_ns += round(1e9 * seconds)
+        if seconds != sampling.LOOK_S:
+            return False
+        if not self.requests:
+            return True
+        request = self.requests.pop(0)
+        if request is not None:
+            ask(self.folder, request)
+        return False
+
+
+def ask(folder, request):
+    with written_whole(str(folder / sampling.AGAIN_NAME)) as part:
+        Path(part).write_bytes(json.encode(request))
+
+
+@pytest.fixture
+def stays(monkeypatch, tmp_path):
+    """Let a worker's thread stay while it is asked for samples, of which it takes four each."""
+
+    def run(*requests, before=None, first=0):
+        if before is not None:
+            ask(tmp_path, before)
+        stop = Asked(tmp_path, *requests)
+        sleep = stop.wait
+        paced = partial(sampling.sample_repeatedly, clock=lambda: stop.now_ns, sleep=sleep)
+        monkeypatch.setattr(sampling, "sample_repeatedly", paced)
+        monkeypatch.setattr(sampling, "activity_of_worker", lambda frame: WORK)
+        WorkerSampling(str(tmp_path / "0-1-0.json"), 1).run_and_stay(
+            stop, interval_s=0.1, max_samples=first
+        )
+        return [
+            [lines.whole for lines in read_samples(str(tmp_path), suffix)]
+            for suffix in ("", ".capture0", ".capture1")
+        ]
+
+    return run
+
+
+def test_a_worker_that_is_asked_samples_again_into_a_file_of_its_own(stays):
+    asked = sampling.SampleAgain(0, 0.4), None, None, sampling.SampleAgain(1, 0.8)
+    assert stays(*asked, first=7) == [[7], [4], [8]]
+
+
+def test_a_request_from_before_the_worker_started_is_none_of_its(stays):
+    before = sampling.SampleAgain(0, 0.4)
+    assert stays(None, None, before=before) == [[], [], []]
+    assert stays(sampling.SampleAgain(1, 0.4), before=before) == [[], [], [4]]
+
+
+def test_a_worker_that_started_after_the_first_samples_writes_none(stays):
+    assert stays(None) == [[], [], []]
+
+
+def test_sampling_again_ends_with_its_time_however_few_samples_there_are(monkeypatch, tmp_path):
+    clock = iter(range(0, 10**12, 10**9))
+    one = WorkerSampling(str(tmp_path / "0-1-0.json"), 1)
+    monkeypatch.setattr(sampling, "activity_of_worker", lambda frame: None)
+    paced = partial(sampling.sample_repeatedly, clock=lambda: 0, sleep=lambda seconds: None)
+    monkeypatch.setattr(sampling, "sample_repeatedly", paced)
+    stop = SimpleNamespace(wait=lambda seconds: False)
+    one.run(stop, interval_s=0.1, max_samples=10**6, seconds=5.0, clock=lambda: next(clock))
+    assert next(clock) == 6 * 10**9
 
 
 def test_a_torn_file_is_left_out(tmp_path):
