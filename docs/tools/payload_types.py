@@ -18,6 +18,7 @@ from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.report import document, labels
 from lightning_gpuprof.report.charts.cycles import Waiting
 from lightning_gpuprof.report.charts.registry import VIEWS, find_view
+from lightning_gpuprof.report.charts.run_table import RunTable
 from lightning_gpuprof.report.charts.run_views import Listing
 
 HEAD = """\
@@ -39,7 +40,11 @@ _WIDTH = 100
 
 def types_file() -> str:
     """Return the text of payloads.d.ts."""
-    answers: dict[str, Any] = {"runs": Listing, "compare": document.Document | Waiting}
+    answers: dict[str, Any] = {
+        "runs": Listing,
+        "run_table": RunTable,
+        "compare": document.Document | Waiting,
+    }
     answers |= {name: get_type_hints(find_view(name))["return"] for name in VIEWS}
     answers = {name: answer for name, answer in answers.items() if answer is not bytes}
     declared: dict[str, str] = {}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,15 @@ from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.memory_sites import MemorySites
 from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.report.charts.registry import find_view
-from lightning_gpuprof.report.charts.run_views import Listing, runs_view
+from lightning_gpuprof.report.charts.run_table import Summary, run_table
+from lightning_gpuprof.report.charts.run_views import Listing, RunLine, runs_view
 from lightning_gpuprof.report.comparison import TOLERANCE, compare_reports
 from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.tab.loaded_runs import LoadedRuns, state_of_run
 from lightning_gpuprof.tab.replies import NotFoundError, reply, reply_json
 from lightning_gpuprof.tab.run_index import RunIndex, file_system_for
 from lightning_gpuprof.tab.static_files import perfetto_folder
+from lightning_gpuprof.tab.summaries import Summaries
 
 _LAST_LINE = 300
 
@@ -93,6 +96,8 @@ class Preparer:
             self._failed[work] = lines[-1][:_LAST_LINE]
 
 
+TABLE_S = 0.5
+"""How long a request may read runs for the table of all runs; the page asks again for the rest."""
 AT_ONCE_BYTES = 8_000_000
 """Records up to this size are compared within a request; it takes some ten times as much memory."""
 
@@ -100,10 +105,17 @@ AT_ONCE_BYTES = 8_000_000
 class Answers:
     """Finds the run that a request names and asks a view about it."""
 
-    def __init__(self, index: RunIndex, preparer: Preparer | None = None) -> None:
+    def __init__(
+        self,
+        index: RunIndex,
+        preparer: Preparer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._index = index
         self._preparer = preparer or Preparer()
+        self._clock = clock
         self._loaded = LoadedRuns()
+        self._summaries = Summaries()
         self._comparisons = tempfile.TemporaryDirectory(prefix="gpuprof-")
 
     def list_runs(self, request: Request) -> Response:
@@ -117,6 +129,15 @@ class Answers:
             perfetto=perfetto_folder() is not None,
         )
         return reply_json(request, listed)
+
+    def run_table(self, request: Request) -> Response:
+        """Answer `/run_table`: the figures of as many runs as can be read within a moment."""
+        runs, until = self._index.runs(), self._clock() + TABLE_S
+
+        def summary_of(line: RunLine) -> Summary | None:
+            return self._summaries.of(line, read=self._clock() < until)
+
+        return reply_json(request, run_table(runs_view(runs, file_system_for), summary_of))
 
     def view(self, name: str, request: Request) -> Response:
         """Answer the route of a view at once, whatever is not prepared yet."""

@@ -40,6 +40,7 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
             "/plotly.js": route(self._plotly),
             "/perfetto/*": route(self._perfetto),
             "/runs": route(lambda request: self._answers.list_runs(request)),
+            "/run_table": route(lambda request: self._answers.run_table(request)),
             "/compare": route(lambda request: self._answers.compare(request)),
             "/trace": route(lambda request: self._answers.trace(request)),
         }

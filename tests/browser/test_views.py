@@ -173,7 +173,7 @@ def test_no_view_overflows_the_page_or_has_text_below_thirteen_pixels(
     page.open(run)
     page.browser.run(f"document.body.classList.toggle('dark-mode', {str(theme == 'dark').lower()})")
     views = page.browser.run(f"return {TABS}.map(e => e.textContent)")
-    assert len(views) == 9
+    assert len(views) == 10
     for view in views:
         page.browser.run(f"{TABS}.find(e => e.textContent === arguments[0]).click()", view)
         page.browser.wait(DRAWN, view)
@@ -308,3 +308,30 @@ def test_a_slow_down_in_a_table_opens_the_steps_around_it(page):
     page.wait_for(".card", "Slow-downs")
     page.click("[data-table='slow_downs'] button.link", "800")
     page.wait_for("p.muted", "Steps 775 to 825")
+
+
+def test_two_runs_of_the_table_are_compared(page):
+    page.open("gpu", view="runs")
+    page.browser.wait("return document.querySelectorAll('[data-table=runs] tbody tr').length > 20")
+    page.browser.wait("return !document.querySelector('.card-head .note')")  # all are read
+    page.browser.type("input[type=search]", "two_models")
+    rows = page.rows("[data-table='runs']")
+    assert [row[0] for row in rows] == [f"two_models/version_{number}" for number in (2, 1, 0)]
+    assert all(row[4].endswith(" ms") for row in rows)
+    page.click("[aria-label='Select two_models/version_0']")
+    page.wait_for("button:disabled", "1 selected")
+    page.click("[aria-label='Select two_models/version_2']")
+    page.click(".button", "Compare the two")
+    page.wait_for(".facts-line", "two_models/version_2")
+    assert "base=two_models%2Fversion_0" in page.browser.run("return location.hash")
+
+
+def test_a_run_of_the_table_is_opened_and_names_are_sorted_as_people_sort_them(page):
+    page.open("gpu", view="runs")
+    page.browser.wait("return !document.querySelector('.card-head .note')")
+    page.click("[data-table='runs'] thead button", "Run")
+    names = [row[0] for row in page.rows("[data-table='runs']")]
+    assert names.index("two_models/version_0") < names.index("two_models/version_1")
+    page.click("[data-table='runs'] .link", "two_ranks")
+    page.wait_for("h1", "Overview")
+    assert page.browser.run("return document.getElementById('gp-run').value") == "two_ranks"

@@ -1,6 +1,7 @@
 """The list of runs, and the header of a run, its report and its steps, for the tab."""
 
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -311,7 +312,19 @@ def runs_view(
 ) -> tuple[RunLine, ...]:
     """Return an entry for every run; the one whose last session began last comes first."""
     lines = [_run_line(name, path, fs_of(path)) for name, path in runs.items()]
-    return tuple(sorted(lines, key=lambda line: (-(line.started_unix_ns or 0), line.name)))
+    return tuple(
+        sorted(lines, key=lambda line: (-(line.started_unix_ns or 0), natural_key(line.name)))
+    )
+
+
+def natural_key(name: str) -> list[tuple[int, int, str]]:
+    """Return a key that orders names as people do.
+
+    >>> sorted(["version_10", "version_2"], key=natural_key)
+    ['version_2', 'version_10']
+    """
+    parts = re.split(r"([0-9]+)", name)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]
 
 
 def _run_line(name: str, path: str, fs: FileSystem) -> RunLine:

@@ -301,6 +301,13 @@ export interface ModelLine {
   parameters: number | null;
 }
 
+/** The table of all runs. */
+export interface RunTable {
+  sections: Section[];
+  /** How many runs have no figures yet: ask again. */
+  pending: number;
+}
+
 /** The answer while a separate process is still making the data. */
 export interface Waiting {
   state: "failed" | "preparing";
@@ -650,6 +657,7 @@ export interface SearchResult {
 /** What each view answers, by the name of its route. */
 export interface Payloads {
   runs: Listing;
+  run_table: RunTable;
   compare: Document | Waiting;
   run: RunHeader;
   report: Document;

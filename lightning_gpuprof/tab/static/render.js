@@ -30,6 +30,7 @@ import { placeOf, table, visibleColumns } from "./table.js";
  * @property {(place: Place, finding: FindingCard) => void} [goTo] Shows a finding's place.
  * @property {Record<string, (chart: Chart) => Child>} [charts] Draws a chart, by its name.
  * @property {Record<string, (row: Row) => void>} [open] Opens a row, by the id of its table.
+ * @property {Record<string, import("./table.js").Selection>} [select] Which rows are selected, by the id of their table.
  */
 
 const MOST_PLACES = 4;
@@ -327,7 +328,7 @@ function titledTable(surface, spec, section) {
     return typeof view === "string" ? () => surface.go(trace === undefined ? { view } : { view, trace }) : null;
   };
   const state = surface.local(`${section.id}/${spec.id}`);
-  const node = table(spec, { state, label: spec.title ?? section.title, open });
+  const node = table(spec, { state, label: spec.title ?? section.title, open, select: surface.select?.[spec.id] });
   return titled(spec.title, spec.note, node);
 }
 

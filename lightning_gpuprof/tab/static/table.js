@@ -22,8 +22,15 @@ import { scrollBox } from "./scroll.js";
  * @property {TableState} [state]
  * @property {string} [label] What the table is about, where it has no title.
  * @property {(row: Row) => (() => void) | null} [open] What a click on a row's name does, null for nothing.
+ * @property {Selection} [select] Rows are selected with a box before their name.
+ *
+ * @typedef {object} Selection
+ * @property {(row: Row) => boolean} has
+ * @property {(row: Row) => void} toggle
  */
 
+/** version_2 before version_10. */
+const NATURAL = new Intl.Collator("en", { numeric: true });
 const LONGEST_TEXT = 300;
 const LONGEST_TITLE = 2000;
 /** The columns whose bars are drawn by the sign of the difference. */
@@ -35,7 +42,7 @@ const TEXT_UNITS = new Set(["text", "code", "place", "state", "flag"]);
  * @param {Table} spec
  * @param {TableOptions} [options]
  */
-export function table(spec, { state = {}, label = spec.title ?? spec.id, open } = {}) {
+export function table(spec, { state = {}, label = spec.title ?? spec.id, open, select } = {}) {
   const columns = visibleColumns(spec);
   state.sort ??= spec.sort ?? undefined;
   const largest = largestValues(spec, columns);
@@ -63,7 +70,7 @@ export function table(spec, { state = {}, label = spec.title ?? spec.id, open } 
     const rows = arrange(spec, state);
     const first = spec.first_rows ?? rowsToLookAt(spec.rows);
     const part = state.all ? rows : rows.slice(0, first);
-    body.replaceChildren(...part.map((row) => tableRow(row, spec, columns, largest, open)));
+    body.replaceChildren(...part.map((row) => tableRow(row, spec, columns, largest, { open, select })));
     heads.forEach((head, index) => markSorted(head, columns[index], state));
     more.hidden = rows.length <= first;
     more.textContent = state.all ? `Show the first ${first}` : `Show all ${rows.length}`;
@@ -133,7 +140,7 @@ function searchText(value, { unit }) {
  */
 function compare(first, second) {
   const [a, b] = [sortKey(first), sortKey(second)];
-  if (typeof a === "string" && typeof b === "string") return a.localeCompare(b);
+  if (typeof a === "string" && typeof b === "string") return NATURAL.compare(a, b);
   if (typeof a === "string") return 1;
   if (typeof b === "string") return -1;
   return a === b ? 0 : a - b;
@@ -204,9 +211,9 @@ function markSorted(head, column, state) {
  * @param {Table} spec
  * @param {Column[]} columns
  * @param {Map<string, number>} largest
- * @param {((row: Row) => void) | undefined} open
+ * @param {Pick<TableOptions, "open" | "select">} options
  */
-function tableRow(row, spec, columns, largest, open) {
+function tableRow(row, spec, columns, largest, { open, select }) {
   const color = spec.color && chipColor(String(row[spec.color] ?? ""));
   const show = open?.(row);
   const named = nameColumn(columns);
@@ -217,11 +224,22 @@ function tableRow(row, spec, columns, largest, open) {
       const value = row[column.key];
       const isName = column === named;
       const text = shorten(cellText(value, column.unit), LONGEST_TEXT);
-      const content = isName && show ? h("button.link", { onclick: show }, text) : text;
+      const name = isName && show ? h("button.link", { onclick: show }, text) : text;
+      const content = isName && select ? h("span", null, selectBox(row, text, select), name) : name;
       if (!isText(column)) return numberCell(content, value, column, largest);
       return textCell(content, value, column, isName ? { color, note: row.note } : {});
     }),
   );
+}
+
+/**
+ * @param {Row} row
+ * @param {string} name
+ * @param {Selection} select
+ */
+function selectBox(row, name, select) {
+  const [checked, onchange] = [select.has(row), () => select.toggle(row)];
+  return h("input", { type: "checkbox", "aria-label": `Select ${name}`, checked, onchange });
 }
 
 /** The column that says what a row is about: the first, or behind a state the first text. @param {Column[]} columns */

@@ -6,6 +6,7 @@ import { operators } from "./operators.js";
 import { overview } from "./overview.js";
 import { ranks } from "./ranks.js";
 import { roofline } from "./roofline.js";
+import { runs } from "./runs.js";
 import { steps } from "./steps.js";
 import { timeline } from "./timeline.js";
 import { traces } from "./traces.js";
@@ -19,4 +20,4 @@ import { traces } from "./traces.js";
  */
 
 /** @type {View[]} */
-export const VIEWS = [overview, steps, timeline, operators, roofline, memory, ranks, compare, traces];
+export const VIEWS = [overview, steps, timeline, operators, roofline, memory, ranks, compare, runs, traces];
