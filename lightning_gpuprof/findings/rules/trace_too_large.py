@@ -34,7 +34,8 @@ EFFORT = Effort(Horizon.QUICK, "one setting of the schedule", "the trace says le
 @rule(id="trace-too-large", effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return the finding about the largest trace, if viewers cannot open it."""
-    largest = max(run.traces, key=lambda trace: trace.cycle.trace_bytes or 0, default=None)
+    scheduled = [trace for trace in run.traces if trace.cycle.capture is None]
+    largest = max(scheduled, key=lambda trace: trace.cycle.trace_bytes or 0, default=None)
     num_bytes = largest.cycle.trace_bytes or 0 if largest else 0
     if largest is None or num_bytes < MAX_BYTES:
         return None

@@ -37,7 +37,8 @@ def traced_sections(run: RunResults) -> Iterator[Section]:
     ]
     for number, (trace, analysis) in enumerate(traces):
         cycle = trace.cycle
-        note = f"cycle {cycle.cycle}, sums over steps {cycle.first_step} to {cycle.last_step}"
+        window = f"cycle {cycle.cycle}" if cycle.capture is None else f"capture {cycle.capture}"
+        note = f"{window}, sums over steps {cycle.first_step} to {cycle.last_step}"
         suffix = "" if number == 0 else f"_{cycle.cycle}"
         if (operators := _operators(analysis, suffix)) is not None:
             by = "device self time" if operators.sort == "device_self_ns" else "self time"
