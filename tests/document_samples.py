@@ -4,11 +4,13 @@ from pathlib import Path
 
 import msgspec
 from analyzed import made_analysis
+from job_traces import collective, kernel, step, write_rank
 from made_records import make_session, memory, write_run
 from made_runs import all_runs, gpu_run, slowing_run, worker_run
 from made_trials import TRIALS
 from recorded import RECORDED, lay_out, lay_out_faults
 
+from lightning_gpuprof.analysis.job.read_job import job_files, read_job
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.analysis.trace_tables import ANALYSIS_VERSION
 from lightning_gpuprof.errors import RecordError
@@ -28,6 +30,7 @@ from lightning_gpuprof.records.schema import (
 )
 from lightning_gpuprof.records.trials import Trials, write_trials
 from lightning_gpuprof.report.build_file import build_file
+from lightning_gpuprof.report.build_job import job_document
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.build_trace import trace_document
 from lightning_gpuprof.report.build_trace_diff import build_trace_diff
@@ -104,6 +107,17 @@ def file_documents(folder: Path) -> dict[str, Document]:
     return documents
 
 
+def job_sample(folder: Path) -> Document:
+    """Return the document of two ranks' traces, where rank 1 computes for longer; 2 is missing."""
+    for rank, late_us in enumerate((0, 500)):
+        events = [step(7, 0, 2200), *kernel(10, 1000 + late_us, number=1)]
+        events += collective(1010 + late_us, 600 - late_us, number=2)
+        write_rank(folder, rank, events)
+    files = job_files([str(folder)])
+    assert files is not None
+    return job_document(read_job(files, processes=1), "job")
+
+
 def trace_documents(folder: Path) -> dict[str, Document]:
     """Return documents of traces that profilers of each kind wrote, and of two of them."""
     names = ("nsys.sqlite", "jax.xplane.pb", "rocprofv3_results.json.gz")
@@ -111,6 +125,7 @@ def trace_documents(folder: Path) -> dict[str, Document]:
     recorded = RECORDED / "small-batch" / "plugins" / "gpuprof" / "rank0-cycle0.pt.trace.json.gz"
     documents = {name: trace_document(analysis) for name, analysis in analyses.items()}
     documents["kineto"] = trace_document(analyze_file(str(recorded)))
+    documents["ranks of a job"] = job_sample(folder / "job")
     documents["two traces"] = build_trace_diff(analyses[names[0]], analyses[names[1]])
     return documents
 

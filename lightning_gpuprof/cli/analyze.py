@@ -1,4 +1,4 @@
-"""`lightning-gpuprof analyze FILE...`: where a trace's time went, from any profiler's file."""
+"""`lightning-gpuprof analyze FILE...`: where the time of a trace, or of a job's ranks, went."""
 
 import argparse
 import os
@@ -6,14 +6,19 @@ import sys
 
 from lightning_gpuprof.cli.arguments import positive
 from lightning_gpuprof.cli.output import complain, write_document, write_json
-from lightning_gpuprof.errors import GpuProfError, UnknownTraceError
+from lightning_gpuprof.errors import ConfigError, GpuProfError, UnknownTraceError
 from lightning_gpuprof.report.document import Document
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="trace files; their format is detected")
+    add(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="trace files, whose format is detected, or a folder with all ranks' traces of a job",
+    )
     add("--json", action="store_true", help="print the document of docs/reference/json.md")
     part = parser.add_mutually_exclusive_group()
     part.add_argument(
@@ -39,6 +44,9 @@ def run(args: argparse.Namespace) -> int:
     """Analyse each file and print it."""
     if "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing here multiplies matrices
+    if (job := _job(args)) is not None:
+        write_document(job, args, verbose=args.verbose)
+        return 0
     documents, failed = [], 0
     for path in args.files:
         try:
@@ -57,6 +65,28 @@ def run(args: argparse.Namespace) -> int:
     if documents:
         write_json(documents)
     return failed
+
+
+def _job(args: argparse.Namespace) -> Document | None:
+    """Return the document of a job whose ranks' traces were given; None for other files."""
+    if len(args.files) == 1 and not os.path.isdir(args.files[0]):
+        return None
+    # Imported here: other commands and --help need none of it.
+    from lightning_gpuprof.analysis.job.read_job import job_files, read_job
+    from lightning_gpuprof.report.build_job import job_document
+    from lightning_gpuprof.report.progress import Progress
+
+    files = job_files(args.files)
+    if files is None:
+        return None
+    if args.step is not None or args.steady:
+        raise ConfigError(
+            "--step and --steady are for one trace, and these are those of a job's ranks. "
+            "Give one of the files."
+        )
+    progress = Progress("reading ranks", after_s=1.0) if sys.stderr.isatty() else None
+    name = os.path.basename(os.path.abspath(args.files[0] if len(args.files) == 1 else "."))
+    return job_document(read_job(files, progress=progress), name)
 
 
 def _document(path: str, args: argparse.Namespace) -> Document:

@@ -1,0 +1,1 @@
+"""What the traces of a job's ranks say together: who waits for whom, and what the wire takes."""

@@ -1,0 +1,203 @@
+"""Ranks' traces with known waits: three ranks, steps of 1 ms, a collective of 100 us in each."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from job_traces import collective, host, kernel, step, write_rank
+
+from lightning_gpuprof.analysis.job.read_job import job_files, read_job
+from lightning_gpuprof.analysis.trace_analysis import analyze_file
+from lightning_gpuprof.errors import TraceError
+
+DATA = Path(__file__).parents[2] / "data" / "job"
+"""Recorded by torch 2.13 on a CPU: three steps of a small model under DDP."""
+LATE_US = {0: 0, 1: 200, 2: 50}
+"""How much later than rank 0 each rank computes until, in each step."""
+STEPS, STEP_US, WIRE_US = 4, 1000, 100
+
+
+def rank_events(rank, *, steps=range(STEPS), wire_us=WIRE_US, **options):
+    """Return steps of a rank: it computes, waits for the last rank, and reduces."""
+    latest, late = max(LATE_US.values()), LATE_US[rank]
+    events = []
+    for number in steps:
+        begin = 100 + number * STEP_US
+        compute = 300 + late
+        events += [step(number, begin, STEP_US - 50)]
+        events += kernel(begin + 10, compute, number=10 * number + 1)
+        events += collective(
+            begin + 10 + compute,
+            latest - late + wire_us,
+            number=10 * number + 2,
+            **options,
+        )
+    return events
+
+
+@pytest.fixture
+def job(tmp_path):
+    for rank in range(3):
+        write_rank(tmp_path, rank, rank_events(rank), offset_us=3e6 * rank)
+    return tmp_path
+
+
+def read(folder):
+    files = job_files([str(folder)])
+    assert files is not None
+    return read_job(files, processes=1)
+
+
+def test_waits_are_differences_of_durations_whatever_the_clocks_say(job):
+    found = read(job)
+    (row,) = found.collectives
+    assert (row.kind, row.group, row.group_size, row.ranks) == (
+        "all_reduce",
+        "0 [0, 1, 2]",
+        3,
+        3,
+    )
+    assert (row.count, row.matched) == (STEPS, STEPS)
+    assert row.wire_ns == STEPS * WIRE_US * 1000
+    # Rank 0 waits 200 us, rank 2 150, rank 1 none.
+    assert [rank.waited_ns for rank in found.ranks] == [800_000, 0, 600_000]
+    assert row.waited_ns == round((800_000 + 600_000) / 3)
+    assert [rank.last_count for rank in found.ranks] == [0, STEPS, 0]
+    (delay,) = found.delays
+    assert (delay.rank, delay.count, delay.waited_ns) == (1, STEPS, 700_000)
+    assert delay.cause == "compute"
+    assert found.missing == found.warnings == ()
+
+
+def test_bandwidths_are_those_of_the_time_on_the_wire(job):
+    (row,) = read(job).collectives
+    assert row.num_bytes == STEPS * 4_000_000
+    assert row.algorithm_bytes_per_s == pytest.approx(4_000_000 / 100e-6)
+    assert row.bus_bytes_per_s == pytest.approx(4_000_000 / 100e-6 * 2 * 2 / 3)
+
+
+def test_a_rank_alone_has_the_times_that_analyze_gives(job):
+    for rank in read(job).ranks:
+        alone = analyze_file(str(job / rank.file)).gpu
+        assert rank.device.busy_ns == alone.busy_ns
+        assert rank.device.exposed_comm_ns == alone.exposed_comm_ns
+        assert rank.device.idle_ns == alone.idle_ns
+
+
+def test_a_missing_rank_is_named_and_its_waits_are_not_known(job):
+    (job / "rank1.pt.trace.json.gz").unlink()
+    found = read(job)
+    assert found.missing == (1,)
+    (row,) = found.collectives
+    # Both wait for rank 1: what rank 0 waits longer than rank 2 is all that can be told.
+    assert (row.ranks, row.wire_ns) == (2, STEPS * 250_000)
+    assert [rank.waited_ns for rank in found.ranks] == [200_000, 0]
+
+
+def test_a_step_that_a_rank_lacks_is_not_compared(job):
+    write_rank(job, 2, rank_events(2, steps=range(1, STEPS)))
+    found = read(job)
+    (row,) = found.collectives
+    assert (row.count, row.matched) == (STEPS, STEPS - 1)
+    assert found.delays[0].count == STEPS - 1
+    assert any(
+        warning.startswith("Collectives that are not in the traces of all ranks of their group: 1.")
+        for warning in found.warnings
+    )
+
+
+def test_a_damaged_file_is_named_and_the_others_are_read(job):
+    path = job / "rank2.pt.trace.json.gz"
+    text = gzip.decompress(path.read_bytes())
+    path.write_bytes(gzip.compress(text[: text.index(b'"traceEvents"') + 5]))
+    found = read(job)
+    assert found.missing == (2,)
+    assert any("holds no `traceEvents`" in warning for warning in found.warnings)
+    (job / "rank0.pt.trace.json.gz").write_bytes(b"")
+    (job / "rank1.pt.trace.json.gz").write_bytes(b"")
+    assert job_files([str(job)]) is None
+
+
+def test_when_no_trace_can_be_read_that_is_an_error(job):
+    for path in job.iterdir():
+        text = gzip.decompress(path.read_bytes())
+        path.write_bytes(gzip.compress(text[: text.index(b'"traceEvents"') + 5]))
+    with pytest.raises(TraceError, match="No rank's trace can be read"):
+        read(job)
+
+
+def test_older_traces_name_no_group_and_no_size(tmp_path):
+    for rank in range(3):
+        write_rank(tmp_path, rank, rank_events(rank, group=None))
+    (row,) = read(tmp_path).collectives
+    assert (row.kind, row.group, row.num_bytes) == ("all_reduce", "not recorded", None)
+    assert row.bus_bytes_per_s is None
+    assert row.wire_ns == STEPS * WIRE_US * 1000
+
+
+def test_only_ranks_of_a_group_are_compared(tmp_path):
+    """Ranks 0 and 1 reduce together, 2 and 3 too; rank 3 takes longest, but not for rank 0."""
+    for rank, dur_us in enumerate((100, 400, 100, 900)):
+        pair = "[0, 1]" if rank < 2 else "[2, 3]"
+        events = collective(50, dur_us, number=1, group=str(rank // 2), ranks=pair, size=2)
+        write_rank(tmp_path, rank, events, world=4)
+    found = read(tmp_path)
+    waits = {row.group: (row.ranks, row.waited_ns) for row in found.collectives}
+    assert waits == {"0 [0, 1]": (2, 150_000), "1 [2, 3]": (2, 400_000)}
+    assert [rank.last_count for rank in found.ranks] == [1, 0, 1, 0]
+
+
+def test_a_rank_whose_host_is_late_leaves_its_device_idle(tmp_path):
+    for rank, late_us in enumerate((0, 500)):
+        events = [*kernel(10, 100, number=1)]
+        events += collective(200 + late_us, 600 - late_us, number=2, ranks="[0, 1]", size=2)
+        write_rank(tmp_path, rank, events, world=2)
+    (delay,) = read(tmp_path).delays
+    assert (delay.rank, delay.cause) == (1, "idle")
+
+
+def test_gloo_ranges_are_matched_by_their_order_in_a_step(tmp_path):
+    for rank, sleep_us in enumerate((0, 700)):
+        events = [step(3, 0, 2000), host("aten::mm", 10, 100)]
+        reduced = {"start_us": 200 + sleep_us, "dur_us": 800 - sleep_us}
+        events += [host("gloo:all_reduce", **reduced, cat="user_annotation")]
+        write_rank(tmp_path, rank, events, world=2)
+    found = read(tmp_path)
+    assert not found.on_device
+    assert [(delay.rank, delay.cause) for delay in found.delays] == [(1, "outside_operators")]
+    assert found.ranks[0].waited_ns == 700_000
+    assert found.ranks[0].device is None
+
+
+@pytest.mark.parametrize(("ranks", "kinds"), [(2, 2), (4, 3)])
+def test_recorded_gloo_ranks_wait_for_the_one_that_sleeps(ranks, kinds):
+    """Rank 1 sleeps for 5 ms in each step; of four ranks, 0 and 1 have a group of their own."""
+    found = read(DATA / f"gloo-{ranks}")
+    assert found.world_size == len(found.ranks) == ranks
+    assert found.delays[0].rank == 1
+    assert found.delays[0].cause == "outside_operators"
+    assert found.delays[0].waited_ns >= 3 * 4_000_000
+    assert len(found.collectives) == kinds
+    assert found.ranks[1].waited_ns == min(rank.waited_ns for rank in found.ranks)
+    broadcasts = [row.ranks for row in found.collectives if row.kind == "broadcast"]
+    assert broadcasts == ([2] if ranks == 4 else [])
+
+
+def test_files_of_several_runs_are_no_job(tmp_path):
+    first = write_rank(tmp_path / "a", 0, rank_events(0))
+    again = write_rank(tmp_path / "b", 0, rank_events(0))
+    assert job_files([str(first), str(again)]) is None
+    other = write_rank(tmp_path / "c", 1, rank_events(1), world=8)
+    assert job_files([str(first), str(other)]) is None
+    alone = tmp_path / "alone.json"
+    alone.write_text(json.dumps({"traceEvents": []}))
+    assert job_files([str(first), str(alone)]) is None
+
+
+def test_processes_read_what_one_process_reads(job):
+    files = job_files([str(job)])
+    done = []
+    result = read_job(files, processes=2, progress=lambda *now: done.append(now))
+    assert result == read(job)
+    assert done == [(1, 3), (2, 3), (3, 3)]
