@@ -60,14 +60,45 @@ class Change:
         return ((place >= self.since) & (place < self.until)).astype(np.float64)
 
 
-def block_count(steps: int) -> int:
-    """Return into how many blocks so many steps are cut."""
-    return min(MOST_BLOCKS, steps // BLOCK_STEPS)
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of neighbouring steps, all of the same length. Some first steps are in no block.
 
+    >>> blocks = Blocks.of(1_234)
+    >>> blocks.count, blocks.length, blocks.begin(0), blocks.begin(blocks.count)
+    (120, 10, 34, 1234)
+    """
 
-def block_medians(values: Floats, count: int) -> Floats:
-    """Return the median of each of `count` blocks of neighbours, shape `(count,)`."""
-    return np.array([np.median(block) for block in np.array_split(values, count)])
+    steps: int
+    length: int
+
+    @classmethod
+    def of(cls, steps: int) -> "Blocks":
+        """Return the blocks of so many steps."""
+        return cls(steps, max(BLOCK_STEPS, steps // MOST_BLOCKS))
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return min(MOST_BLOCKS, self.steps // self.length)
+
+    def begin(self, number: int) -> int:
+        """Return the index of the first step of a block."""
+        return self.steps - self.length * (self.count - min(max(number, 0), self.count))
+
+    def medians(self, values: Floats) -> Floats:
+        """Return the median of each block, shape `(count,)`."""
+        middle = self.length // 2
+        medians: Floats = np.partition(self._cut(values), middle, axis=1)[:, middle]
+        return medians
+
+    def spread(self, series: Floats) -> Floats:
+        """Return for every step the value of its block; for the first steps that of the first."""
+        repeated = np.repeat(series, self.length)
+        return np.concatenate([np.full(self.begin(0), series[0]), repeated])
+
+    def _cut(self, values: Floats) -> Floats:
+        return values[self.begin(0) :].reshape(self.count, self.length)
 
 
 def find_change(medians: Floats) -> Change | None:

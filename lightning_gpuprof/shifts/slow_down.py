@@ -8,7 +8,7 @@ from lightning_gpuprof.arrays import Floats
 from lightning_gpuprof.records.facts import PhaseShift, SlowDown, SlowDownShape
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.shifts import levels
-from lightning_gpuprof.shifts.levels import Change, block_medians
+from lightning_gpuprof.shifts.levels import Blocks, Change
 from lightning_gpuprof.shifts.step_rows import COMPARED, StepRows, summed
 from lightning_gpuprof.shifts.trains import Train, find_train
 
@@ -19,6 +19,11 @@ LEAST_PART = 0.02
 """A phase with a smaller share of the step shows badly how the machine's speed changes."""
 LIKE_OTHERS = 0.5
 """The machine gets slower if the other phases rise by this share of the phase's own rise."""
+LEAST_OF_MACHINE = 0.5
+"""All phases together must take this share longer: for reasons of its own, such as the clock of its
+cores and its other tenants, a machine's speed changes by less."""
+CROWDED = 2.0
+"""Other programs slow training down if it waits for a core so many times as long as before."""
 LEAST_CHANGED = 0.1
 """Phases with this share of the whole change are named."""
 _REFINE = 3
@@ -35,15 +40,18 @@ def find_slow_down(rows: StepRows) -> SlowDown | None:
     }
     if not times:
         return None
-    candidates = [_lasting(usual, times), _recurring(usual, times)]
+    lasting, crowded = _lasting(usual, times), _crowded(usual, times)
+    if crowded is not None and lasting is not None and 2 * crowded.more_ns >= lasting.more_ns:
+        lasting = None  # the phases take longer because they are interrupted
+    candidates = [lasting, crowded, _recurring(usual, times)]
     found = [slow_down for slow_down in candidates if slow_down is not None]
     return max(found, key=lambda slow_down: slow_down.more_ns, default=None)
 
 
 def _lasting(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
     """Return the change at once, or the ramp, that costs most."""
-    count = levels.block_count(len(rows))
-    medians = {phase: block_medians(ns, count) for phase, ns in times.items()}
+    blocks = Blocks.of(len(rows))
+    medians = {phase: blocks.medians(ns) for phase, ns in times.items()}
     whole = summed(medians.values())
     changes = {phase: levels.find_change(series) for phase, series in medians.items()}
     sure = {phase: change for phase, change in changes.items() if change is not None}
@@ -54,9 +62,10 @@ def _lasting(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
     if change.height < LEAST_MORE * before:
         return None
     rises = {name: _height(change, series) for name, series in medians.items()}
-    if _is_machine(phase, change, rises, medians):
+    of_machine = _is_machine(phase, rises)
+    if of_machine and sum(height for _, height in rises.values()) < LEAST_OF_MACHINE * before:
         return None
-    return _described(rows, times, medians, phase, change, rises)
+    return _described(rows, times, blocks, medians, phase, change, rises, of_machine=of_machine)
 
 
 def _height(change: Change, series: Floats) -> tuple[float, float]:
@@ -69,12 +78,7 @@ def _height(change: Change, series: Floats) -> tuple[float, float]:
     return before, float(centred @ series / (centred @ centred))
 
 
-def _is_machine(
-    phase: Phase,
-    change: Change,
-    rises: Mapping[Phase, tuple[float, float]],
-    medians: Mapping[Phase, Floats],
-) -> bool:
+def _is_machine(phase: Phase, rises: Mapping[Phase, tuple[float, float]]) -> bool:
     """Return whether most other phases rise by about the same share as the phase itself."""
     step = sum(before for before, _ in rises.values())
     own_before, own = rises[phase]
@@ -91,29 +95,27 @@ def _is_machine(
 def _described(
     rows: StepRows,
     times: Mapping[Phase, Floats],
+    blocks: Blocks,
     medians: Mapping[Phase, Floats],
     phase: Phase,
     change: Change,
     rises: Mapping[Phase, tuple[float, float]],
+    *,
+    of_machine: bool,
 ) -> SlowDown:
-    count = len(medians[phase])
-    starts = [int(block[0]) for block in np.array_split(np.arange(len(rows)), count)]
-    starts.append(len(rows))
     series = times[phase]
-    reach = slice(
-        starts[max(0, change.since - _REFINE)], starts[min(count, change.since + _REFINE)]
-    )
+    reach = slice(blocks.begin(change.since - _REFINE), blocks.begin(change.since + _REFINE))
     if change.rises:
-        level = np.repeat(medians[phase], np.diff(starts))
+        level = blocks.spread(medians[phase])
         noise = 1.4826 * float(np.median(np.abs(series - level)))
         clipped = series.clip(level - 2 * noise, level + 2 * noise)
         first = levels.first_of_rise(clipped, rows.steps.astype(np.float64), reach=reach)
     else:
         first = levels.first_step(series, before=change.before, height=change.height, reach=reach)
     until = None
-    if change.until < count:
-        begin = starts[max(change.since + 1, change.until - _REFINE)]
-        end = starts[min(count, change.until + _REFINE)]
+    if change.until < blocks.count:
+        begin = blocks.begin(max(change.since + 1, change.until - _REFINE))
+        end = blocks.begin(change.until + _REFINE)
         after = levels.last_step(
             series, before=change.before, height=change.height, reach=slice(begin, end)
         )
@@ -131,7 +133,7 @@ def _described(
         noticed_step=int(rows.steps[-1]),
         before_ns=max(0, round(before_ns)),
         during_ns=max(0, round(before_ns + more_ns)),
-        phase=phase.value if 2 * change.height >= more_ns else None,
+        phase=phase.value if 2 * change.height >= more_ns and not of_machine else None,
         per_100_steps_ns=per_100,
         phases=_phases(rises),
     )
@@ -146,28 +148,81 @@ def _phases(rises: Mapping[Phase, tuple[float, float]]) -> dict[str, PhaseShift]
     }
 
 
-def _recurring(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
-    """Return the train of spikes that costs most."""
-    usual_ns = float(sum(np.median(ns) for ns in times.values()))
-    trains = {phase: find_train(rows.steps, ns, usual_step=usual_ns) for phase, ns in times.items()}
-    costs = {
-        phase: train.height / train.every for phase, train in trains.items() if train is not None
+def _crowded(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
+    """Return the slow-down by other programs on the same cores, which interrupt single steps.
+
+    It shows in how long the training thread waits for a core, and in the means of all phases.
+    """
+    if rows.queued_ns is None:
+        return None
+    blocks, queued = Blocks.of(len(rows)), rows.queued_ns.astype(np.float64)
+    change = levels.find_change(blocks.medians(queued))
+    if change is None or change.rises or change.height < (CROWDED - 1) * change.before:
+        return None
+    whole = summed(times.values())
+    usual = float(np.median(whole))
+    first = _first_crowded(whole, queued, blocks.begin(change.since), usual)
+    end = blocks.begin(change.until)
+    before_ns, during_ns = float(whole[:first].mean()), float(whole[first:end].mean())
+    more_ns = during_ns - before_ns
+    if more_ns < max(LEAST_MORE * usual, change.height / 2):
+        return None
+    means = {
+        phase: (float(ns[:first].mean()), float(ns[first:end].mean() - ns[:first].mean()))
+        for phase, ns in times.items()
     }
-    if not costs:
+    return SlowDown(
+        shape=SlowDownShape.STEP,
+        since_step=int(rows.steps[first]),
+        until_step=int(rows.steps[end - 1]) if change.until < blocks.count else None,
+        noticed_step=int(rows.steps[-1]),
+        before_ns=round(before_ns),
+        during_ns=round(during_ns),
+        phases=_phases(means),
+    )
+
+
+def _first_crowded(whole: Floats, queued: Floats, near: int, usual: float) -> int:
+    """Return the index from which on steps are interrupted, between readings of the waits."""
+    readings = np.concatenate([[0], np.flatnonzero(np.diff(queued)) + 1, [len(queued)]])
+    place = int(np.searchsorted(readings, near, side="right")) - 1
+    begin = int(readings[max(0, place - 1)])
+    end = int(readings[min(len(readings) - 1, place + 1)])
+    clipped = whole.clip(max=10 * usual)
+    before = float(clipped[:begin].mean()) if begin else usual
+    since = float(clipped[end - 1 :].mean()) if end >= len(whole) else float(clipped[end:].mean())
+    height = max(since - before, 0.01 * usual)
+    sums = np.concatenate([[0.0], np.cumsum(clipped - (before + height / 2))])
+    first: int = max(begin, 1) + int(sums[max(begin, 1) : end].argmin())
+    return first
+
+
+def _recurring(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
+    """Return the train of spikes that costs most, in a phase or in all of them together."""
+    medians_ns = {phase: float(np.median(ns)) for phase, ns in times.items()}
+    usual_ns = sum(medians_ns.values())
+    series: list[tuple[Phase | None, Floats]] = [*times.items(), (None, summed(times.values()))]
+    trains = {
+        phase: train
+        for phase, ns in series
+        if (train := find_train(rows.steps, ns, usual_step=usual_ns)) is not None
+        and train.height / train.every >= LEAST_MORE * usual_ns
+    }
+    if not trains:
         return None
-    phase = max(costs, key=costs.__getitem__)
-    train = trains[phase]
-    assert train is not None
-    if costs[phase] < LEAST_MORE * usual_ns:
-        return None
-    return _of_train(rows, times, phase, train, usual_ns)
+    of_phases = {phase: train for phase, train in trains.items() if phase is not None}
+    phase = max(of_phases or trains, key=lambda phase: trains[phase].height / trains[phase].every)
+    return _of_train(rows, medians_ns, phase, trains[phase])
 
 
 def _of_train(
-    rows: StepRows, times: Mapping[Phase, Floats], phase: Phase, train: Train, usual_ns: float
+    rows: StepRows, medians_ns: Mapping[Phase, float], phase: Phase | None, train: Train
 ) -> SlowDown:
-    before_ns = float(np.median(times[phase]))
-    more_ns = train.height / train.every
+    usual_ns, more_ns = sum(medians_ns.values()), train.height / train.every
+    phases = {}
+    if phase is not None:
+        before_ns = medians_ns[phase]
+        phases[phase.value] = PhaseShift(round(before_ns), round(before_ns + more_ns))
     return SlowDown(
         shape=SlowDownShape.SPIKES,
         since_step=int(rows.steps[train.since]),
@@ -175,8 +230,8 @@ def _of_train(
         noticed_step=int(rows.steps[-1]),
         before_ns=round(usual_ns),
         during_ns=round(usual_ns + more_ns),
-        phase=phase.value,
+        phase=None if phase is None else phase.value,
         every_steps=train.every,
         height_ns=round(train.height),
-        phases={phase.value: PhaseShift(round(before_ns), round(before_ns + more_ns))},
+        phases=phases,
     )

@@ -41,12 +41,15 @@ class StepRows:
         flags: Their flags, shape `(n,)`.
         phase_ns: The times by phase without this package's own, each of shape `(n,)`.
         sizes: How many numbers the batch's first tensor holds, shape `(n,)`; None if unknown.
+        queued_ns: How long the training thread waited for a core, spread evenly over the steps
+            between two readings, shape `(n,)`; None if unknown.
     """
 
     steps: Int64
     flags: Int64
     phase_ns: Mapping[Phase, Int64]
     sizes: Int64 | None = None
+    queued_ns: Int64 | None = None
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -66,6 +69,7 @@ class StepRows:
             self.flags[which],
             {phase: ns[which] for phase, ns in self.phase_ns.items()},
             None if self.sizes is None else self.sizes[which],
+            None if self.queued_ns is None else self.queued_ns[which],
         )
 
     def by_size(self) -> dict[Phase, Floats]:
@@ -116,11 +120,13 @@ def joined(rows: Sequence[StepRows]) -> StepRows:
     """
     names = dict.fromkeys(phase for row in rows for phase in row.phase_ns)
     sizes = [row.sizes for row in rows if row.sizes is not None]
+    queued = [row.queued_ns for row in rows if row.queued_ns is not None]
     return StepRows(
         np.concatenate([row.steps for row in rows]),
         np.concatenate([row.flags for row in rows]),
         {phase: np.concatenate([_of(row, phase) for row in rows]) for phase in names},
         np.concatenate(sizes) if len(sizes) == len(rows) else None,
+        np.concatenate(queued) if len(queued) == len(rows) else None,
     )
 
 

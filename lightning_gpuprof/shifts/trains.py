@@ -12,6 +12,9 @@ MOST_CHANCE = 1e-4
 """How likely so many spikes at equal distances may be among spikes at random steps."""
 LEAST_HEIGHT = 0.3
 """A spike exceeds the usual step by this share of it."""
+LEAST_MEAN = 0.005
+"""The mean of a phase exceeds its median by this share of the step, or there is no train that
+matters."""
 NOISE_HEIGHT = 8.0
 """A spike exceeds the phase's usual time by so many standard deviations."""
 LEAST_SHARE = 0.6
@@ -70,6 +73,9 @@ def find_train(steps: Int64, values: Floats, *, usual_step: float) -> Train | No
     middle = float(np.median(values))
     noise = _MAD * float(np.median(np.abs(values - middle)))
     excess = values - middle
+    # A train that costs enough raises the mean, unless it is a small part of the steps.
+    if float(excess.mean()) < LEAST_MEAN * usual_step:
+        return None
     high = np.flatnonzero(excess > max(LEAST_HEIGHT * usual_step, NOISE_HEIGHT * noise))
     if len(high) > _MOST_SPIKES:  # so many that the smaller ones are noise
         high = np.sort(high[np.argsort(excess[high])[-_MOST_SPIKES:]])
@@ -152,9 +158,10 @@ def _judged(steps: Int64, excess: Floats, high: Int64, members: Int64, every: in
     since = high[(high >= first) & (high <= last)]
     if excess[members].sum() < LEAST_SHARE * excess[since].sum():
         return None
-    density = len(since) / max(1, int(steps[last] - steps[first]) + 1)
-    width = min(1.0, density * (2 * max(1, round(TOLERANCE * every)) + 1))
-    if width ** (len(members) - 2) * len(since) ** 2 > MOST_CHANCE and len(members) < len(since):
+    # How likely it is that spikes at random steps make such a train, wherever it begins.
+    density = len(high) / max(1, int(steps[-1] - steps[0]) + 1)
+    hit = min(1.0, density * (2 * max(1, round(TOLERANCE * every)) + 1))
+    if hit ** (len(members) - 1) * len(high) ** 2 > MOST_CHANCE:
         return None
     ended = steps[-1] - steps[last] > 3 * every
     return Train(first, last, every, height, len(members), bool(ended))

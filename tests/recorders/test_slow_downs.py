@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.recorders.slow_downs import SlowDowns
-from lightning_gpuprof.records.facts import SlowDown, SlowDownShape
+from lightning_gpuprof.records.facts import HostCounters, SlowDown, SlowDownShape
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 STEPS = 1_100
@@ -31,6 +31,11 @@ class Slows(BoringModel):
         self.clock.now_ns += 400 * US
 
 
+def counters(step):
+    """The host's counters, which stand still and are read in every window."""
+    return HostCounters(step=step, wall_ns=0, queued_ns=0)
+
+
 class Listens(RecordingCallback):
     def __init__(self):
         super().__init__()
@@ -44,7 +49,11 @@ class Listens(RecordingCallback):
 def fit(session_of, clock):
     def fitted(planted_us, *, console=False):
         listens = Listens()
-        callbacks = PhaseTimer(console=console, clock=clock), RunFacts([SlowDowns()]), listens
+        callbacks = (
+            PhaseTimer(console=console, clock=clock),
+            RunFacts([SlowDowns(counters)]),
+            listens,
+        )
         data = DataLoader(RandomDataset(32, STEPS))
         session = session_of(Slows(clock, planted_us), *callbacks, data=data)
         recorded = session.all(SlowDown)

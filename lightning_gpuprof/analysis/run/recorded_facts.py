@@ -43,8 +43,6 @@ class RecordedFacts:
     """None unless `outputs=True` was set."""
     dataset_objects: facts.DatasetObjects | None = None
     """The longest collection of Python objects in the dataset of a loader with workers."""
-    slow_downs: tuple[facts.SlowDown, ...] = ()
-    """Slow-downs that were noticed while training ran, with the last record of each."""
     sync_sites: tuple[SyncSite, ...] = ()
     """Lines that make the host wait for the device, from an inspection."""
     syncs_watched: bool = False
@@ -80,7 +78,6 @@ def recorded_facts(session: Session, same_on_ranks: Iterable[Session]) -> Record
         kept_predictions=session.last(facts.KeptPredictions),
         predict_outputs=session.last(facts.PredictOutputs),
         dataset_objects=session.last(facts.DatasetObjects),
-        slow_downs=tuple({fact.since_step: fact for fact in session.all(facts.SlowDown)}.values()),
         sync_sites=tuple(session.all(SyncSite)),
         syncs_watched=any(watched.steps for watched in session.all(facts.SyncSteps)),
         probe_failures=tuple(

@@ -1,14 +1,69 @@
-"""The slow-downs that were noticed in a session, and the captures that were made of it."""
+"""The slow-downs in a session, and the captures that were made of it."""
 
-from lightning_gpuprof.records.facts import Capture, SlowDown
+import numpy as np
+
+from lightning_gpuprof.analysis.run.pace import own_ns
+from lightning_gpuprof.analysis.run.steady import step_flags
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.records.facts import Capture, HostCounters, SlowDown
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.span import StepSpan
+from lightning_gpuprof.shifts.slow_down import find_slow_down
+from lightning_gpuprof.shifts.step_rows import StepRows
+
+MOST_STEPS = 1 << 16
+"""Of more steps, some are left out, at equal distances."""
 
 
 def slow_downs(session: Session) -> tuple[SlowDown, ...]:
-    """Return the slow-downs of a session, the earliest first, each as it was recorded last."""
+    """Return the slow-downs of a session, the earliest first.
+
+    What all steps show takes the place of what was noticed while training ran, where both are about
+    the same steps. Of what was noticed, the last record of each counts.
+    """
     by_step = {record.since_step: record for record in session.all(SlowDown)}
+    found = find_slow_down(step_rows(session)) if session.steps else None
+    if found is not None:
+        recorded = (other for other in by_step.values() if not _overlap(found, other))
+        by_step = {slow_down.since_step: slow_down for slow_down in (*recorded, found)}
     return tuple(by_step[step] for step in sorted(by_step))
+
+
+def _overlap(slow_down: SlowDown, other: SlowDown) -> bool:
+    ends = [item.until_step for item in (slow_down, other) if item.until_step is not None]
+    return not ends or max(slow_down.since_step, other.since_step) <= min(ends)
+
+
+def step_rows(session: Session) -> StepRows:
+    """Return the times of a session's steps by phase, without this package's own."""
+    columns, every = session.columns, max(1, -(-session.steps // MOST_STEPS))
+    phase_ns = session.phases_ns(Phase)
+    if Phase.CALLBACKS in phase_ns:
+        phase_ns[Phase.CALLBACKS] = phase_ns[Phase.CALLBACKS] - own_ns(session)
+    steps = columns.get("step", np.arange(session.steps))
+    numbers = columns.get("numbers")
+    rows = StepRows(
+        steps,
+        step_flags(session),
+        phase_ns,
+        numbers if numbers is not None and (numbers > 0).all() else None,
+        _waits(session, steps),
+    )
+    return rows if every == 1 else rows.chosen(slice(None, None, every))
+
+
+def _waits(session: Session, steps: Int64) -> Int64 | None:
+    """Return how long each step waited for a core on average, between readings."""
+    readings = [record for record in session.all(HostCounters) if record.queued_ns is not None]
+    if len(readings) < 2:
+        return None
+    at = np.array([record.step for record in readings])
+    queued = np.array([record.queued_ns for record in readings], dtype=np.int64)
+    means = np.diff(queued) // np.diff(at).clip(min=1)
+    place = np.searchsorted(at, steps, side="left").clip(1, len(at) - 1) - 1
+    waits: Int64 = means[place].clip(min=0)
+    return waits
 
 
 def captures(session: Session) -> tuple[Capture, ...]:
