@@ -77,6 +77,8 @@ class SlowDowns(Recorder):
 
     @override
     def on_train_end(self, trainer: Any) -> None:
+        if self._context is not None and self._timing is not None and self._last is not None:
+            self._context.write(self._read(self._timing.step))
         self.release()
 
     @override

@@ -127,6 +127,7 @@ class LineCount(Struct, frozen=True):
             was running, or else a function of another package; None if unknown, and in steps.
         entry: Where a batch is made, the program's function that the loader called, with its class:
             `Corpus.__getitem__`, or a collate function. None if unknown.
+        steps: The step of every sample of the training thread; empty in earlier records.
     """
 
     phase: str
@@ -141,6 +142,7 @@ class LineCount(Struct, frozen=True):
     doubt: int = 0
     part: str | None = None
     entry: str | None = None
+    steps: tuple[int, ...] = ()
 
     @property
     def in_package(self) -> bool:
@@ -223,6 +225,7 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
         arguments: How many samples there are in work that an argument asked for.
         first_step: The step of the first sample; None in records of earlier versions.
         last_step: The step of the last sample.
+        steps: The step of every sample; empty in records of earlier versions.
     """
 
     whole: int
@@ -234,6 +237,7 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
     arguments: tuple[ArgumentCount, ...] = ()
     first_step: int | None = None
     last_step: int | None = None
+    steps: tuple[int, ...] = ()
 
     def of(self, phase: Phase, kinds: Sequence[str | None] | None = None) -> list[LineCount]:
         """Return the lines of a phase, those with the most samples first."""

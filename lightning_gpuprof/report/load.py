@@ -181,7 +181,10 @@ def _session_notices(results: RunResults) -> Iterator[str]:
     behind = results.variation.behind_window
     if behind is not None:
         yield window_notice(results, behind)
-    if (pace := results.variation.pace) is not None and not begins_at_window(pace, behind):
+    slow_down = results.slow_down
+    by_finding = slow_down is not None and slow_down.slow_down.lasts
+    pace = None if by_finding else results.variation.pace
+    if pace is not None and not begins_at_window(pace, behind):
         yield pace_notice(pace)
     if (busy := busy_notice(results)) is not None:
         yield busy

@@ -28,6 +28,8 @@ MIN_APART = 0.8
 """The share of blocks since the change that exceed nine tenths of those before."""
 _PIECES = 4
 _MAD = 1.4826
+AS_GOOD = 1.3
+"""A rise from the start, which is no slow-down since some step, may fit worse by this factor."""
 _BACK = 0.5
 """A slow-down has ended if this share of it, or more, has gone again."""
 
@@ -115,12 +117,13 @@ def find_change(medians: Floats) -> Change | None:
     """
     if len(medians) < MIN_BEFORE + MIN_SINCE:
         return None
-    changes = [change for change in (_level(medians), _rise(medians)) if change is not None]
+    changes = [change for change in (best_level(medians), _rise(medians)) if change is not None]
     sure = [change for change in changes if is_sure(change, medians)]
     return max(sure, key=lambda change: change.fit, default=None)
 
 
-def _level(medians: Floats) -> Change | None:
+def best_level(medians: Floats) -> Change | None:
+    """Return the level above all other blocks that fits best, whether or not it is sure."""
     count = len(medians)
     deviations = medians - medians.mean()
     whole = float(deviations @ deviations)
@@ -164,10 +167,21 @@ def _rise(medians: Floats) -> Change | None:
     along = shapes @ deviations / np.linalg.norm(shapes, axis=1)
     best = int(np.where(along > 0, along, 0).argmax())
     since = int(starts[best])
+    if best == 0 or _is_from_start(deviations, float(along[best] ** 2)):
+        return None
     slope = float(along[best]) / float(np.linalg.norm(shapes[best]))
     before = float(np.median(medians[:since]))
     height = slope * (count - since)
     return Change(since, count, before, height, True, float(along[best] ** 2) / whole)
+
+
+def _is_from_start(deviations: Floats, gain: float) -> bool:
+    """Return whether a rise from the first block on fits about as well as one with this gain."""
+    line = np.arange(len(deviations), dtype=np.float64)
+    line -= line.mean()
+    whole = float(deviations @ deviations)
+    left = whole - float(line @ deviations) ** 2 / float(line @ line)
+    return left <= AS_GOOD * (whole - gain)
 
 
 def is_sure(change: Change, medians: Floats) -> bool:

@@ -24,6 +24,8 @@ LEAST_OF_MACHINE = 0.5
 cores and its other tenants, a machine's speed changes by less."""
 CROWDED = 2.0
 """Other programs slow training down if it waits for a core so many times as long as before."""
+MIN_READINGS = 2
+"""Readings since other programs began, without which it may be one interruption."""
 LEAST_CHANGED = 0.1
 """Phases with this share of the whole change are named."""
 _REFINE = 3
@@ -44,8 +46,31 @@ def find_slow_down(rows: StepRows) -> SlowDown | None:
     if crowded is not None and lasting is not None and 2 * crowded.more_ns >= lasting.more_ns:
         lasting = None  # the phases take longer because they are interrupted
     candidates = [lasting, crowded, _recurring(usual, times)]
-    found = [slow_down for slow_down in candidates if slow_down is not None]
+    found = [
+        slow_down
+        for slow_down in candidates
+        if slow_down is not None and _is_on_device(usual, slow_down)
+    ]
     return max(found, key=lambda slow_down: slow_down.more_ns, default=None)
+
+
+def _is_on_device(rows: StepRows, slow_down: SlowDown) -> bool:
+    """Return whether steps are longer on the device's clock too, if it was read.
+
+    The host of a run that the device holds back runs ahead until the device's queue is full. Only
+    its own steps are longer then.
+    """
+    if rows.device_ns is None:
+        return True
+    before = rows.steps < slow_down.since_step
+    since = rows.steps >= slow_down.since_step
+    if slow_down.until_step is not None:
+        since &= rows.steps <= slow_down.until_step
+    known = rows.device_ns > 0
+    before_ns, since_ns = rows.device_ns[known & before], rows.device_ns[known & since]
+    if not len(before_ns) or not len(since_ns):
+        return True
+    return float(since_ns.mean() - before_ns.mean()) >= slow_down.more_ns / 2
 
 
 def _lasting(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
@@ -156,8 +181,8 @@ def _crowded(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
     if rows.queued_ns is None:
         return None
     blocks, queued = Blocks.of(len(rows)), rows.queued_ns.astype(np.float64)
-    change = levels.find_change(blocks.medians(queued))
-    if change is None or change.rises or change.height < (CROWDED - 1) * change.before:
+    change = levels.best_level(blocks.medians(queued))
+    if change is None or not _waits_longer(queued, blocks, change):
         return None
     whole = summed(times.values())
     usual = float(np.median(whole))
@@ -165,7 +190,8 @@ def _crowded(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
     end = blocks.begin(change.until)
     before_ns, during_ns = float(whole[:first].mean()), float(whole[first:end].mean())
     more_ns = during_ns - before_ns
-    if more_ns < max(LEAST_MORE * usual, change.height / 2):
+    waited_ns = float(queued[first:end].mean() - queued[:first].mean())
+    if waited_ns < LEAST_MORE * usual or more_ns < waited_ns / 2:
         return None
     means = {
         phase: (float(ns[:first].mean()), float(ns[first:end].mean() - ns[:first].mean()))
@@ -179,6 +205,19 @@ def _crowded(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
         before_ns=round(before_ns),
         during_ns=round(during_ns),
         phases=_phases(means),
+    )
+
+
+def _waits_longer(queued: Floats, blocks: Blocks, change: Change) -> bool:
+    """Return whether all readings since a change show far longer waits for a core than before."""
+    begin, end = blocks.begin(change.since), blocks.begin(change.until)
+    before, during = float(queued[:begin].mean()), float(queued[begin:end].mean())
+    readings = np.unique(np.cumsum(np.diff(queued, prepend=queued[0]) != 0)[begin:end])
+    lowest = float(np.quantile(queued[begin:end], 0.1))
+    return (
+        len(readings) >= MIN_READINGS
+        and during >= CROWDED * before
+        and lowest >= before + (during - before) / 4
     )
 
 

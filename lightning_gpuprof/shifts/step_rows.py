@@ -43,6 +43,8 @@ class StepRows:
         sizes: How many numbers the batch's first tensor holds, shape `(n,)`; None if unknown.
         queued_ns: How long the training thread waited for a core, spread evenly over the steps
             between two readings, shape `(n,)`; None if unknown.
+        device_ns: What each step takes on the device's clock, shape `(n,)`, `NOT_MEASURED` where it
+            is unknown; None without a device.
     """
 
     steps: Int64
@@ -50,6 +52,7 @@ class StepRows:
     phase_ns: Mapping[Phase, Int64]
     sizes: Int64 | None = None
     queued_ns: Int64 | None = None
+    device_ns: Int64 | None = None
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -70,6 +73,7 @@ class StepRows:
             {phase: ns[which] for phase, ns in self.phase_ns.items()},
             None if self.sizes is None else self.sizes[which],
             None if self.queued_ns is None else self.queued_ns[which],
+            None if self.device_ns is None else self.device_ns[which],
         )
 
     def by_size(self) -> dict[Phase, Floats]:
@@ -121,12 +125,14 @@ def joined(rows: Sequence[StepRows]) -> StepRows:
     names = dict.fromkeys(phase for row in rows for phase in row.phase_ns)
     sizes = [row.sizes for row in rows if row.sizes is not None]
     queued = [row.queued_ns for row in rows if row.queued_ns is not None]
+    device = [row.device_ns for row in rows if row.device_ns is not None]
     return StepRows(
         np.concatenate([row.steps for row in rows]),
         np.concatenate([row.flags for row in rows]),
         {phase: np.concatenate([_of(row, phase) for row in rows]) for phase in names},
         np.concatenate(sizes) if len(sizes) == len(rows) else None,
         np.concatenate(queued) if len(queued) == len(rows) else None,
+        np.concatenate(device) if len(device) == len(rows) else None,
     )
 
 

@@ -138,7 +138,8 @@ class Window:
         phase_ns[Phase.CALLBACKS] = phase_ns[Phase.CALLBACKS] - self._own_ns
         numbers = self._facts["numbers"]
         known = (numbers != UNKNOWN_SAMPLES).all()
-        return StepRows(self.steps, self.flags, phase_ns, numbers if known else None)
+        sizes, device_ns = numbers if known else None, self.device.get("device_dur")
+        return StepRows(self.steps, self.flags, phase_ns, sizes, device_ns=device_ns)
 
     def median_ms(self) -> dict[str, float]:
         """Return the median step and the median of each phase, in milliseconds."""

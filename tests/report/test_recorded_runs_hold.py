@@ -99,7 +99,7 @@ def test_no_share_of_a_run_is_above_100_percent(report):
         if not -1e-9 <= bound <= 1 + 1e-9
     }
     assert too_large == {}
-    shown = re.findall(r"(\d+(?:\.\d+)?) ?%", render(document, verbose=True))
+    shown = re.findall(r"(?<![+\d.])(\d+(?:\.\d+)?) ?%", render(document, verbose=True))
     assert [share for share in shown if float(share) > 100] == []
 
 

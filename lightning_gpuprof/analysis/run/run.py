@@ -19,6 +19,7 @@ from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.ranks.rank_results import rank_results
 from lightning_gpuprof.analysis.run.recorded_facts import recorded_facts
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.analysis.run.slow_causes import slow_down_cause
 from lightning_gpuprof.analysis.run.slow_downs import captures, slow_downs
 from lightning_gpuprof.analysis.run.steady import mean_samples, steady_steps, step_stats
 from lightning_gpuprof.analysis.run.variation import step_variation
@@ -69,6 +70,7 @@ def analyze_run(
     device = device_results(chosen, steady)
     host_bound = device.time is not None and device.time.state in HOST_BOUND
     flagged = every.flagged if every else {}
+    slow = slow_downs(chosen)
     return RunResults(
         span=span,
         start=chosen.start,
@@ -93,7 +95,8 @@ def analyze_run(
         lines=chosen.last(HostLines),
         ranks=rank_results(on_ranks, chosen.start.world_size),
         traces=_traces(on_ranks, traces),
-        slow_downs=slow_downs(chosen),
+        slow_downs=slow,
+        slow_down=slow_down_cause(chosen, slow),
         captures=captures(chosen),
         circumstances=circumstances(chosen, steady),
         facts=recorded_facts(chosen, on_ranks.values()),

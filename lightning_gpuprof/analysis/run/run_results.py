@@ -15,6 +15,7 @@ from lightning_gpuprof.analysis.run.ranks.rank_results import RankResults
 from lightning_gpuprof.analysis.run.recorded_facts import RecordedFacts
 from lightning_gpuprof.analysis.run.sessions import OutsideTime, SessionView, WallTime
 from lightning_gpuprof.analysis.run.settings import settings_of
+from lightning_gpuprof.analysis.run.slow_causes import SlowDownCause
 from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
 from lightning_gpuprof.analysis.run.variation import Variation
 from lightning_gpuprof.analysis.run.whole_fit import WholeFit
@@ -101,6 +102,8 @@ class RunResults:
     traces: tuple[TraceView, ...] = ()
     slow_downs: tuple[SlowDown, ...] = ()
     """Those that were noticed while training ran, the earliest first."""
+    slow_down: SlowDownCause | None = None
+    """The slow-down that has cost most, with what else changed; None if there is none."""
     captures: tuple[Capture, ...] = ()
     circumstances: Mapping[str, float] = field(default_factory=dict)
     """What else is known of the steps, such as sizes of batches; names end in the unit."""

@@ -49,6 +49,7 @@ def step_rows(session: Session) -> StepRows:
         phase_ns,
         numbers if numbers is not None and (numbers > 0).all() else None,
         _waits(session, steps),
+        columns.get("device_dur"),
     )
     return rows if every == 1 else rows.chosen(slice(None, None, every))
 

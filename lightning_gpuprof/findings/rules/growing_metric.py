@@ -106,7 +106,7 @@ def judge(run: RunResults) -> Finding | None:
         ),
         change=f'self.log("{attribute}", {metric.name})' if never_reset else None,
         matters=fast,
-        explains=("memory-growth", "growing-step"),
+        explains=("memory-growth", "growing-step", "slowed-down"),
     )
 
 

@@ -116,5 +116,5 @@ def _growing(grown: Growth) -> Finding:
         places=(Place(phase=Phase.BACKWARD.value),),
         change="self.hidden = hidden.detach()",
         effort=HIDDEN_EFFORT,
-        explains=("memory-growth", "growing-step"),
+        explains=("memory-growth", "growing-step", "slowed-down"),
     )

@@ -96,6 +96,8 @@ def judge(run: RunResults) -> Finding | Abstained | None:
     if collections >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns:
         return _of_collector(run, spikes, collected_ns)
     regular = spikes.count > 1 and spikes.every_steps is not None
+    if not regular and run.slow_down is not None and run.slow_down.slow_down.lasts:
+        return Abstained("", LASTS.format(step=run.slow_down.slow_down.since_step))
     if not regular and run.variation.pace is not None:
         return Abstained("", _lasts(run.variation.pace))
     if not regular and (spikes.count < 2 or spikes.excess_per_step_ns < MIN_FRAC * step_ns):

@@ -3,7 +3,7 @@
 import linecache
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -226,9 +226,14 @@ def place_in_user_code(
 
 
 def line_counts(
-    samples: Counter[ThreadPlace], doubts: Counter[ThreadPlace]
+    samples: Counter[ThreadPlace],
+    doubts: Counter[ThreadPlace],
+    steps: Mapping[ThreadPlace, Sequence[int]] | None = None,
 ) -> tuple[LineCount, ...]:
-    """Return the lines of the user's own code that have most samples."""
+    """Return the lines of the user's own code that have most samples.
+
+    `steps` holds the step of each sample where that is known.
+    """
     counts = [
         LineCount(
             phase=place.phase.value,
@@ -243,6 +248,7 @@ def line_counts(
             doubt=doubts[place],
             part=place.part,
             entry=place.entry,
+            steps=tuple(steps.get(place, ())) if steps else (),
         )
         for place, count in samples.most_common()
         if place.file

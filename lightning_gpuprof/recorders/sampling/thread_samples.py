@@ -46,8 +46,8 @@ class ThreadSamples:
         self._arguments: Counter[tuple[str, str]] = Counter()
         self._blocked: Counter[str] = Counter()
         self._before: Reads | None = None
-        self._first_step: int | None = None
-        self._last_step: int | None = None
+        self._steps: list[int] = []
+        self._steps_at: dict[ThreadPlace, list[int]] = {}
 
     @property
     def count(self) -> int:
@@ -67,13 +67,13 @@ class ThreadSamples:
             return
         if not self._places:
             self._before = reads_so_far(self._native_id)
-            self._first_step = step
-        self._last_step = step
         if place.argument is not None:
             self._arguments[place.phase.value, place.argument] += timing.weight
             place = place._replace(argument=None)
         place, is_doubtful = attribute_sample(place, timing, self._places.total())
         self._places[place] += timing.weight
+        self._steps += [step] * timing.weight
+        self._steps_at.setdefault(place, []).extend([step] * timing.weight)
         if is_doubtful:
             self._doubts[place] += timing.weight
         if path is not None:
@@ -82,10 +82,11 @@ class ThreadSamples:
     def in_steps(self) -> HostLines:
         """Return the samples that were taken in steps."""
         doubts, places = self._doubts.copy(), self._places.copy()
+        steps, steps_at = tuple(self._steps), dict(self._steps_at)
         waits = storage_waits(self._blocked, self._native_id, self._before)
         return HostLines(
             places.total(),
-            line_counts(places, doubts),
+            line_counts(places, doubts, steps_at),
             _by_phase(places),
             blocked=waits.blocked,
             filesystem=waits.filesystem,
@@ -94,8 +95,9 @@ class ThreadSamples:
                 ArgumentCount(phase, argument, count)
                 for (phase, argument), count in self._arguments.copy().most_common()
             ),
-            first_step=self._first_step,
-            last_step=self._last_step,
+            first_step=steps[0] if steps else None,
+            last_step=steps[-1] if steps else None,
+            steps=steps,
         )
 
     def between_epochs(self) -> OutsideLines:

@@ -220,7 +220,7 @@ def test_a_change_at_another_step_is_told_as_what_it_is(notices):
 
 
 def test_both_are_told_where_steps_change_again_later(notices):
-    pace = np.where(np.arange(600) < 300, 1.0, 2.0)
+    pace = np.where(np.arange(600) < 300, 1.0, 1.4)
     said = notices(more=0.3, pace=pace, wait=60, scatter=0.01)
     assert len(said) <= 2
     assert any(notice.startswith("From step 30") for notice in said)

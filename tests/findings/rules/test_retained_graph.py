@@ -56,6 +56,6 @@ def test_a_backward_that_gets_slower(evaluate):
     memory_use = [ProcessMemory(10 * i, 10**9 + i * 10**7) for i in range(10)]
     finding = evaluate({"backward": backward}, steps=80, records=memory_use)
     assert "backward pass grew" in finding.title
-    assert finding.explains == ("memory-growth", "growing-step")
+    assert finding.explains == ("memory-growth", "growing-step", "slowed-down")
     # Without memory that grows no graph is kept: the machine got slower.
     assert evaluate({"backward": backward}, steps=80) is None
