@@ -1,6 +1,5 @@
 """Records how long a run waited for a core, its CPU quota, storage, and for new memory."""
 
-import gc
 import os
 import sys
 import threading
@@ -12,14 +11,12 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.facts import CoreWait, CpuQuota, HostCounters, IoPressure, PageFaults
+from lightning_gpuprof.records.facts import CoreWait, CpuQuota, IoPressure, PageFaults
 from lightning_gpuprof.records.lines import CpuTime
 from lightning_gpuprof.runtime.hooks import HookDispatcher
 
 CGROUP_ROOT, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 TASKS, PRESSURE = Path("/proc/self/task"), Path("/proc/pressure/io")
-_FULL = 2
-"""The generation of a full garbage collection."""
 _Counters = CoreWait | CpuQuota | IoPressure | PageFaults
 
 
@@ -98,31 +95,6 @@ def page_faults() -> PageFaults | None:
 
     used = resource.getrusage(resource.RUSAGE_THREAD)
     return PageFaults(used.ru_minflt, round(1e9 * used.ru_stime))
-
-
-def host_counters(step: int) -> HostCounters:
-    """Return the counters of the host as they are after a step.
-
-    Reading them takes about 30 us.
-    """
-    core, io, quota = core_wait(), io_pressure(), cpu_quota()
-    used = None
-    if sys.platform == "linux":
-        import resource  # not on Windows
-
-        used = resource.getrusage(resource.RUSAGE_THREAD)
-    return HostCounters(
-        step=step,
-        wall_ns=time.perf_counter_ns(),
-        queued_ns=None if core is None else core.queued_ns,
-        preempted=None if used is None else used.ru_nivcsw,
-        faults=None if used is None else used.ru_minflt,
-        read_faults=None if used is None else used.ru_majflt,
-        system_ns=None if used is None else round(1e9 * used.ru_stime),
-        stalled_ns=None if io is None else io.stalled_ns,
-        throttled=None if quota is None else quota.throttled,
-        young_collections=sum(stats["collections"] for stats in gc.get_stats()[:_FULL]),
-    )
 
 
 def cpu_quota(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUP) -> CpuQuota | None:

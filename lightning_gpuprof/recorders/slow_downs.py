@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from lightning_gpuprof.recorders.cores import host_counters
+from lightning_gpuprof.recorders.cores import core_wait
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.facts import HostCounters
+from lightning_gpuprof.records.facts import CoreWait, WaitSoFar
 from lightning_gpuprof.runtime.context import SlowDownListener
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import HookDispatcher
@@ -19,66 +19,75 @@ from lightning_gpuprof.shifts.online import SlowDownWatch
 from lightning_gpuprof.shifts.step_rows import StepRows, joined
 
 READ_EVERY_NS, MOST_UNREAD = 250_000_000, 200
-"""The counters are read so rarely, unless there have been so many steps since."""
+"""Steps are looked at so rarely, unless there have been so many since."""
 
 
 class SlowDowns(Recorder):
     """Records since which step training is slower, and in which phase, once that is sure.
 
     The steps of the windows that are written anyway are compared with those before. Callbacks with
-    an `on_slow_down` are called, when a slow-down is sure and again when it has ended.
+    an `on_slow_down` are called, when a slow-down is sure and again when it has ended. With them
+    the time is recorded that the training thread has waited for a core.
 
-    With them the counters of the host are recorded, such as page faults and waits for a core.
-
-    Costs: 0.1 us per step, in the training thread at the end of a window, and 30 us four times a
-        second at most. Some milliseconds once the last windows are slower than those before.
-    Touches: nothing. It reads the times of steps, and files of /proc and /sys/fs/cgroup.
+    Costs: 0.2 us per step, in the training thread at the end of a window. Some milliseconds once
+        the last windows are slower than those before.
+    Touches: nothing. It reads the times of steps, and a file of /proc.
     When: training.
 
     Args:
-        read: Returns the host's counters after a step; tests pass a fake.
+        read: Returns how long this thread has waited for a core; tests pass a fake.
     """
 
-    def __init__(self, read: Callable[[int], HostCounters] = host_counters) -> None:
+    def __init__(self, read: Callable[[], CoreWait | None] = core_wait) -> None:
         self._read = read
         self._watch = SlowDownWatch()
         self._listeners: Sequence[SlowDownListener] = ()
-        self._last: HostCounters | None = None
-        self._unread: list[StepRows] = []
+        self._rows: list[StepRows] = []
+        self._read_ns = 0
+        self._last: WaitSoFar | None = None
 
     @override
     def on_train_start(self, trainer: Any, hooks: HookDispatcher) -> None:
         self.release()
         self._watch, self._listeners = SlowDownWatch(), slow_down_listeners(trainer)
         if self._timing is not None and self._context is not None:
-            self._last, self._unread = self._read(self._timing.step), []
-            self._context.write(self._last)
+            self._rows, self._last = [], None
+            self._read_wait(self._timing.step)
             self._timing.window_listeners.append(self)
 
     @guarded
     def window_ends(self, rows: StepRows) -> None:
         """Look for a slow-down in the steps so far."""
-        context, last = self._context, self._last
-        if context is None or last is None:
+        context = self._context
+        if context is None:
             return
-        self._unread.append(rows)
-        since_ns = time.perf_counter_ns() - last.wall_ns
-        if since_ns < READ_EVERY_NS and sum(map(len, self._unread)) < MOST_UNREAD:
+        self._rows.append(rows)
+        is_early = time.perf_counter_ns() - self._read_ns < READ_EVERY_NS
+        if is_early and sum(map(len, self._rows)) < MOST_UNREAD:
             return
-        self._last = now = self._read(int(rows.steps[-1]))
-        context.write(now)
-        steps, self._unread = joined(self._unread), []
-        slow_down = self._watch.add(with_waits(steps, now, last))
+        before, steps = self._last, joined(self._rows)
+        self._rows = []
+        now = self._read_wait(int(steps.steps[-1]))
+        slow_down = self._watch.add(with_waits(steps, before, now))
         if slow_down is None:
             return
         context.write(slow_down)
         for listener in self._listeners:
             listener.on_slow_down(slow_down)
 
+    def _read_wait(self, step: int) -> WaitSoFar | None:
+        """Record how long the training thread has waited for a core; None if that is unknown."""
+        self._read_ns = time.perf_counter_ns()
+        wait = self._read()
+        self._last = None if wait is None else WaitSoFar(step, wait.queued_ns)
+        if self._last is not None and self._context is not None:
+            self._context.write(self._last)
+        return self._last
+
     @override
     def on_train_end(self, trainer: Any) -> None:
-        if self._context is not None and self._timing is not None and self._last is not None:
-            self._context.write(self._read(self._timing.step))
+        if self._timing is not None:
+            self._read_wait(self._timing.step)
         self.release()
 
     @override
@@ -88,9 +97,9 @@ class SlowDowns(Recorder):
         self._listeners = ()
 
 
-def with_waits(rows: StepRows, now: HostCounters, last: HostCounters) -> StepRows:
+def with_waits(rows: StepRows, before: WaitSoFar | None, now: WaitSoFar | None) -> StepRows:
     """Return the steps with the mean time for which each waited for a core between two readings."""
-    if now.queued_ns is None or last.queued_ns is None:
+    if before is None or now is None:
         return rows
-    mean_ns = (now.queued_ns - last.queued_ns) // max(1, now.step - last.step)
+    mean_ns = (now.queued_ns - before.queued_ns) // max(1, now.step - before.step)
     return replace(rows, queued_ns=np.full(len(rows), max(0, mean_ns)))

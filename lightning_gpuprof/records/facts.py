@@ -476,34 +476,14 @@ class SlowDown(FactBase, tag="slow_down", frozen=True, kw_only=True):
         return self.until_step is None
 
 
-class HostCounters(FactBase, tag="host_counters", frozen=True, kw_only=True):
-    """Counters of the host at a window's end, all of which only rise; None if not available.
+class WaitSoFar(FactBase, tag="wait_so_far", frozen=True):
+    """How long the training thread has waited for a core by the end of a step.
 
-    Every reading is a record of its own: the difference between two is about the steps between.
-
-    Args:
-        step: The last step before the reading.
-        wall_ns: The time of the reading.
-        queued_ns: How long the training thread was ready to run but waited for a core.
-        preempted: How often it had to leave its core to another thread.
-        faults: How often it used a page of memory for the first time.
-        read_faults: How often it waited until a page was read from storage.
-        system_ns: Its time in the kernel.
-        stalled_ns: How long some task of the machine waited for storage.
-        throttled: In how many periods the process had used up its CPU quota.
-        young_collections: Garbage collections that were not full.
+    It is read at the ends of windows, and every reading counts.
     """
 
     step: int
-    wall_ns: int
-    queued_ns: int | None = None
-    preempted: int | None = None
-    faults: int | None = None
-    read_faults: int | None = None
-    system_ns: int | None = None
-    stalled_ns: int | None = None
-    throttled: int | None = None
-    young_collections: int | None = None
+    queued_ns: int
 
 
 class SyncSteps(FactBase, tag="sync_steps", frozen=True):
@@ -535,6 +515,6 @@ Fact = (
     | HostCounters
     | Capture
     | SlowDown
-    | HostCounters
+    | WaitSoFar
     | SyncSteps
 )

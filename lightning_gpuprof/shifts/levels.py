@@ -90,6 +90,8 @@ class Blocks:
 
     def medians(self, values: Floats) -> Floats:
         """Return the median of each block, shape `(count,)`."""
+        if not self.count:
+            return np.zeros(0)
         middle = self.length // 2
         medians: Floats = np.partition(self._cut(values), middle, axis=1)[:, middle]
         return medians

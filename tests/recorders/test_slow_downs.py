@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.recorders.slow_downs import SlowDowns
-from lightning_gpuprof.records.facts import HostCounters, SlowDown, SlowDownShape
+from lightning_gpuprof.records.facts import CoreWait, SlowDown, SlowDownShape
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 STEPS = 1_100
@@ -31,9 +31,9 @@ class Slows(BoringModel):
         self.clock.now_ns += 400 * US
 
 
-def counters(step):
-    """The host's counters, which stand still and are read in every window."""
-    return HostCounters(step=step, wall_ns=0, queued_ns=0)
+def never_waits():
+    """The kernel's counter of waits for a core, which stands still."""
+    return CoreWait(0, 0)
 
 
 class Listens(RecordingCallback):
@@ -51,7 +51,7 @@ def fit(session_of, clock):
         listens = Listens()
         callbacks = (
             PhaseTimer(console=console, clock=clock),
-            RunFacts([SlowDowns(counters)]),
+            RunFacts([SlowDowns(never_waits)]),
             listens,
         )
         data = DataLoader(RandomDataset(32, STEPS))

@@ -52,7 +52,6 @@ def _figures(session: Session, steady: Mask) -> Iterator[tuple[str, float]]:
     ):
         if readings:
             yield figure, float(median(readings))
-    yield from _of_host(session)
     yield from _of_device(session)
     yield from _of_host(session)
 
@@ -62,35 +61,6 @@ def _collections(session: Session, steady: Mask) -> float | None:
     if column is None or not steady.any():
         return None
     return 1000 * float((column[steady] > 0).mean())
-
-
-_RATES = {
-    "faults": "page_faults_per_step_count",
-    "read_faults": "pages_read_per_1000_steps_count",
-    "preempted": "preempted_per_1000_steps_count",
-    "throttled": "quota_used_up_per_1000_steps_count",
-    "young_collections": "young_collections_per_1000_steps_count",
-}
-_SHARES = {
-    "queued_ns": "waiting_for_core_frac",
-    "system_ns": "in_kernel_frac",
-    "stalled_ns": "storage_waits_frac",
-}
-
-
-def _of_host(session: Session) -> Iterator[tuple[str, float]]:
-    """Yield by how much the host's counters rose between the first and the last reading."""
-    readings = session.all(HostCounters)
-    if len(readings) < 2:
-        return
-    first, last = readings[0], readings[-1]
-    steps, wall_ns = max(1, last.step - first.step), max(1, last.wall_ns - first.wall_ns)
-    for names, whole in ((_RATES, float(steps)), (_SHARES, float(wall_ns))):
-        for name, figure in names.items():
-            before, after = getattr(first, name), getattr(last, name)
-            if before is not None and after is not None:
-                scale = 1_000 if "per_1000_steps" in figure else 1
-                yield figure, scale * (after - before) / whole
 
 
 def _of_device(session: Session) -> Iterator[tuple[str, float]]:

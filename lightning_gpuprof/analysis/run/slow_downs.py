@@ -5,7 +5,7 @@ import numpy as np
 from lightning_gpuprof.analysis.run.pace import own_ns
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.records.facts import Capture, HostCounters, SlowDown
+from lightning_gpuprof.records.facts import Capture, SlowDown, WaitSoFar
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.span import StepSpan
@@ -56,7 +56,7 @@ def step_rows(session: Session) -> StepRows:
 
 def _waits(session: Session, steps: Int64) -> Int64 | None:
     """Return how long each step waited for a core on average, between readings."""
-    readings = [record for record in session.all(HostCounters) if record.queued_ns is not None]
+    readings = session.all(WaitSoFar)
     if len(readings) < 2:
         return None
     at = np.array([record.step for record in readings])

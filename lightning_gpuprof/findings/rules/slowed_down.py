@@ -72,7 +72,7 @@ MACHINE = (
 )
 WINDOW = "the run is slower behind a profiler window, which its notice reports"
 AT_WINDOW_STEPS = 20
-QUEUED = "waiting_for_core_frac"
+QUEUED = "waiting_for_a_core_frac"
 LESS_SURE = (
     "step-time-jitter", "growing-step", "unexplained-share", "slow-python", "thread-contention",
     "slow-callback", "slow-logging", "data-wait", "costly-line", "host-bound",

@@ -5,7 +5,7 @@ import pytest
 from rule_cases import MS, US
 
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.records.facts import HostCounters
+from lightning_gpuprof.records.facts import HostCounters, WaitSoFar
 from lightning_gpuprof.records.lines import HostLines, LineCount
 
 STEPS, SINCE = 1_000, 430
@@ -88,8 +88,12 @@ def test_other_programs_are_named_if_training_waits_for_a_core(evaluate):
     hit = (PLACE >= SINCE) & (random.random(STEPS) < 0.2)
     queued = np.cumsum(hit) * 4 * MS
     readings = [
-        HostCounters(step=step, wall_ns=step * 2 * MS, queued_ns=int(queued[step]))
+        reading
         for step in range(0, STEPS, 111)
+        for reading in (
+            WaitSoFar(step, int(queued[step])),
+            HostCounters(step=step, wall_ns=step * 2 * MS, cpu_ns=0, queued_ns=int(queued[step])),
+        )
     ]
     finding = evaluate(usual(forward=4 * MS * hit), steps=STEPS, records=readings)
     assert abs(finding.evidence["since_step_count"] - SINCE) <= 20

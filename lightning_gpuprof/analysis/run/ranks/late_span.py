@@ -1,15 +1,13 @@
 """Since which step a rank is late, and until when."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lightning_gpuprof.arrays import Floats, Int64, Mask
 from lightning_gpuprof.shifts.levels import (
+    Blocks,
     Change,
-    block_count,
-    block_medians,
     find_change,
     first_step,
     last_step,
@@ -83,29 +81,29 @@ def _cost(values: Floats, span: tuple[int, int]) -> float:
 
 def _span(values: Floats) -> tuple[int, int] | None:
     """Return the first index at which values are high, and the one after the last."""
-    count = block_count(len(values))
-    change = find_change(block_medians(values, count))
+    blocks = Blocks.of(len(values))
+    change = find_change(blocks.medians(values))
     if change is not None and not change.rises:
-        starts = _starts(len(values), count)
-        until = len(values) if change.until == count else _last(values, change, starts)
-        return _first(values, change, starts), until
+        is_lasting = change.until == blocks.count
+        until = len(values) if is_lasting else _last(values, change, blocks)
+        return _first(values, change, blocks), until
     # It may be late from the beginning: the same in the reverse order.
     reverse: Floats = values[::-1]
-    change = find_change(block_medians(reverse, count))
-    if change is None or change.rises or change.until != count:
+    change = find_change(blocks.medians(reverse))
+    if change is None or change.rises or change.until != blocks.count:
         return None
-    return 0, len(values) - _first(reverse, change, _starts(len(values), count))
+    return 0, len(values) - _first(reverse, change, blocks)
 
 
-def _first(values: Floats, change: Change, starts: Sequence[int]) -> int:
-    height = _least_height(values[: starts[change.since]], change)
-    reach = _reach(change.since, starts)
+def _first(values: Floats, change: Change, blocks: Blocks) -> int:
+    height = _least_height(values[: blocks.begin(change.since)], change)
+    reach = _reach(change.since, blocks)
     return first_step(values, before=change.before, height=height, reach=reach)
 
 
-def _last(values: Floats, change: Change, starts: Sequence[int]) -> int:
-    height = _least_height(values[: starts[change.since]], change)
-    reach = _reach(change.until, starts)
+def _last(values: Floats, change: Change, blocks: Blocks) -> int:
+    height = _least_height(values[: blocks.begin(change.since)], change)
+    reach = _reach(change.until, blocks)
     return last_step(values, before=change.before, height=height, reach=reach)
 
 
@@ -118,11 +116,5 @@ def _least_height(before: Floats, change: Change) -> float:
     return min(change.height, max(change.height / 4, _OUT_OF_NOISE * noise))
 
 
-def _reach(block: int, starts: Sequence[int]) -> slice:
-    return slice(starts[max(0, block - _REACH)], starts[min(len(starts) - 1, block + _REACH)])
-
-
-def _starts(length: int, count: int) -> list[int]:
-    """Return the first index of every block, and the length."""
-    blocks = np.array_split(np.arange(length), count)
-    return [*(int(block[0]) for block in blocks), length]
+def _reach(block: int, blocks: Blocks) -> slice:
+    return slice(blocks.begin(block - _REACH), blocks.begin(block + _REACH))
