@@ -19,6 +19,7 @@ BENCHMARKS = {
     "straggler": "straggler.py",
     "lines": "lines.py",
     "trace_engine": "reading/trace_engine.py",
+    "rank_traces": "reading/rank_traces.py",
     "tab": "reading/tab.py",
     "faults": "faults/run.py",
 }

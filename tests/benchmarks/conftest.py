@@ -14,7 +14,7 @@ def fault_suite(monkeypatch):
     if not BENCHMARKS.is_dir():
         pytest.skip("the benchmarks are not part of this copy of the sources")
     before = set(sys.modules)
-    for folder in (".", "cost", "peers", "faults", "on_gpu"):
+    for folder in (".", "cost", "peers", "faults", "on_gpu", "reading"):
         monkeypatch.syspath_prepend(str(BENCHMARKS / folder))
     yield BENCHMARKS / "faults"
     for name in set(sys.modules) - before:  # short names like `case` must not stay
