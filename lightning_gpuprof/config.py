@@ -52,7 +52,8 @@ class GpuProfConfig:
             for nsys and ncu, in the place of torch.profiler.
         teardown: Whether CUPTI, by which torch.profiler records a GPU, is detached behind the last
             window, so that launches cost what they did before: "on" where it is safe, "off", or
-            "auto", which is off until a device has proven it.
+            "auto", which is off until a device has proven it. With "on", captures on a GPU sample
+            lines but record no window.
         trace: Whether torch.profiler records a window. Only rank 0 does; to record other ranks,
             pass False and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
         timing: Whether phases are timed. Other parts count steps by this timing: without it no

@@ -85,7 +85,8 @@ class ProfilerSchedule(RecordingCallback):
         capture_range: Write no trace, but call `cudaProfilerStart` and `cudaProfilerStop` around
             the window, for nsys and ncu.
         teardown: "on" to detach CUPTI from the GPU behind the last window, where that is safe;
-            "off"; or "auto", which is off until a device has proven it.
+            "off"; or "auto", which is off until a device has proven it. With "on", no window can
+            be opened beside the schedule on a GPU.
         ranks: The ranks that record; None for all.
         captures: Whether `open_window` may be called, which opens a window beside the schedule, on
             any rank.

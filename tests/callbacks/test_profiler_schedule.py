@@ -1,4 +1,5 @@
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -208,3 +209,21 @@ def test_cycles_that_are_far_apart_come_at_their_steps_over_epochs(tmp_path, tim
     run = Run(fit(tmp_path, *parts, max_epochs=2, limit_train_batches=30))
 
     assert [(one.first_step, one.last_step) for one in run.cycles] == [(36, 36), (38, 38)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "teardown", "said"),
+    [
+        ({}, None, None),
+        ({"teardown": "auto"}, None, None),
+        ({"teardown": "on"}, object(), "a later window might lack its GPU events"),
+        ({"capture_range": True}, None, "leaves recording to nsys or ncu"),
+    ],
+)
+def test_no_window_is_opened_behind_the_last_if_cupti_is_detached_there(settings, teardown, said):
+    schedule = ProfilerSchedule(**settings, captures=True)
+    assert "has not begun" in (schedule.no_window() or "") or "capture_range" in settings
+    schedule._recordings = SimpleNamespace(teardown=teardown)
+    schedule._trainer = schedule._step_calls = object()
+    reason = schedule.no_window()
+    assert reason is None if said is None else said in reason
