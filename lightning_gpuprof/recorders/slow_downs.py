@@ -1,6 +1,5 @@
 """Notices that training has become slower, while it runs."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -62,7 +61,7 @@ class SlowDowns(Recorder):
         if context is None:
             return
         self._rows.append(rows)
-        is_early = time.perf_counter_ns() - self._read_ns < READ_EVERY_NS
+        is_early = context.now() - self._read_ns < READ_EVERY_NS
         if is_early and sum(map(len, self._rows)) < MOST_UNREAD:
             return
         before, steps = self._last, joined(self._rows)
@@ -77,11 +76,12 @@ class SlowDowns(Recorder):
 
     def _read_wait(self, step: int) -> WaitSoFar | None:
         """Record how long the training thread has waited for a core; None if that is unknown."""
-        self._read_ns = time.perf_counter_ns()
-        wait = self._read()
+        context, wait = self._context, self._read()
         self._last = None if wait is None else WaitSoFar(step, wait.queued_ns)
-        if self._last is not None and self._context is not None:
-            self._context.write(self._last)
+        if context is not None:
+            self._read_ns = context.now()
+            if self._last is not None:
+                context.write(self._last)
         return self._last
 
     @override

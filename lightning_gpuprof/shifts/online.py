@@ -14,14 +14,14 @@ from lightning_gpuprof.shifts.step_rows import COMPARED, StepRows, joined
 CHUNK_STEPS, CHUNK_NS = 50, 10_000_000_000
 """Steps are looked at once there are so many, or once they have taken so long. Many are looked at
 in pieces of so many."""
-MOST_PIECES = 4
+MOST_PIECES = 10
 """A window is looked at in so many pieces at most."""
 MOST_STEPS = 8_192
 """So many steps are remembered. Of a longer run, every second of the older steps is dropped."""
 MOST_CHUNKS = 64
 RECENT, RECENT_SPIKES = 3, 8
 """So many chunks must exceed those before them. Spikes may be further apart than a chunk."""
-SUSPECT_FRAC = 0.02
+SUSPECT_FRAC = 0.025
 """They exceed them by this share of the step."""
 LATER = 1.25
 """After a search that found nothing, the next one waits for so many times as many steps."""
@@ -167,14 +167,16 @@ def _summaries(rows: StepRows) -> list[_Chunk]:
 
 
 def _exceed(series: list[Floats], recent: int) -> bool:
-    """Return whether the last of a series all exceed most of those before, in any phase."""
+    """Return whether the last of a series all exceed the usual one before, in any phase.
+
+    That is the first quartile: many of those before may be slow already.
+    """
     if len(series) < 2 * recent:
         return False
     before, last = np.array(series[:-recent]), np.array(series[-recent:])
-    place = (4 * len(before)) // 5
-    usual = np.partition(before, min(place, len(before) - 1), axis=0)[min(place, len(before) - 1)]
-    least = SUSPECT_FRAC * float(usual.sum())
-    return bool((last.min(axis=0) > usual + least).any())
+    place = len(before) // 4
+    usual = np.partition(before, place, axis=0)[place]
+    return bool((last.min(axis=0) > usual + SUSPECT_FRAC * float(usual.sum())).any())
 
 
 def _exceed_on_average(chunks: list[_Chunk], recent: int) -> bool:
