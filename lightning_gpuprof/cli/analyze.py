@@ -7,6 +7,7 @@ import sys
 from lightning_gpuprof.cli.arguments import positive
 from lightning_gpuprof.cli.output import complain, write_document, write_json
 from lightning_gpuprof.errors import ConfigError, GpuProfError, UnknownTraceError
+from lightning_gpuprof.records.remote import local_path
 from lightning_gpuprof.report.document import Document
 
 
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Analyse each file and print it."""
     if "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing here multiplies matrices
+    args.files = [local_path(path) for path in args.files]
     if (job := _job(args)) is not None:
         write_document(job, args, verbose=args.verbose)
         return 0

@@ -10,6 +10,7 @@ from lightning_gpuprof.cli.arguments import add_form, share
 from lightning_gpuprof.cli.output import write_document
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.files import newest_trace, top_runs
+from lightning_gpuprof.records.remote import local_path
 from lightning_gpuprof.report.comparison import (
     TOLERANCE,
     RunComparison,
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison; return a status that says whether every new run passes."""
-    args.base, args.new = _trace_in(args.base), [_trace_in(path) for path in args.new]
+    args.base, *args.new = (_trace_in(local_path(path)) for path in (args.base, *args.new))
     if not args.new:
         args.base, *args.new = _all_of(args.base)
     if _are_traces([args.base, *args.new]):

@@ -108,8 +108,12 @@ LOCAL = FileSystem()
 
 
 def plugin_dir(run: str) -> str:
-    """Return the plugin's folder in a run's log dir; accepts that folder itself too."""
-    run = os.path.normpath(run)
+    """Return the plugin's folder in a run's log dir; accepts that folder itself too.
+
+    >>> plugin_dir("logs/version_0/"), plugin_dir("s3://bucket/run/plugins/gpuprof")
+    ('logs/version_0/plugins/gpuprof', 's3://bucket/run/plugins/gpuprof')
+    """
+    run = run.rstrip("/") if "://" in run else os.path.normpath(run)
     return run if run.endswith(PLUGIN_DIR) else os.path.join(run, PLUGIN_DIR)
 
 

@@ -9,6 +9,7 @@ from lightning_gpuprof.analysis.compare.before_during import BeforeDuring, befor
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
+from lightning_gpuprof.config import is_url
 from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.findings.calibrated import calibrated
 from lightning_gpuprof.findings.engine import evaluate_rules
@@ -17,6 +18,7 @@ from lightning_gpuprof.findings.ranking import with_trials
 from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir, record_files, top_runs
 from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
+from lightning_gpuprof.records.remote import fetched
 from lightning_gpuprof.records.schema import ProfilerCycle, Snapshot
 from lightning_gpuprof.records.span import split_span
 from lightning_gpuprof.records.trials import Trials, read_trials
@@ -37,10 +39,19 @@ from lightning_gpuprof.report.stored_analysis import analyse_traces, read_analys
 def resolve_run(path: str, fs: FileSystem = LOCAL) -> tuple[str, tuple[str, ...]]:
     """Return the run at a path, or the newest run in a local folder, and notices on the choice.
 
+    The files of a URL are fetched, and its run is that in the local copy.
     The path of a record file means the run it belongs to. A path without any run is returned as it
     is, because reading it raises an error that says what is wrong.
     """
-    path = os.fspath(path)
+    path, url = os.fspath(path), None
+    if fs is LOCAL and is_url(path):
+        path, url = fetched(path), path
+    newest, notices = _newest_run(path, fs)
+    fetched_notice = f"{url} was fetched into {path}, which may be deleted."
+    return newest, notices if url is None else (fetched_notice, *notices)
+
+
+def _newest_run(path: str, fs: FileSystem) -> tuple[str, tuple[str, ...]]:
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.abspath(path) in record_files(folder).values():
         return folder, ()

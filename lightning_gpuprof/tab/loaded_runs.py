@@ -2,12 +2,15 @@
 
 import os
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lightning_gpuprof.records import files
+from lightning_gpuprof.records.remote import fetched, is_served
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
-from lightning_gpuprof.tab.run_index import file_system_for
+from lightning_gpuprof.tab.run_index import FRESH_S, file_system_for
 
 MOST_BYTES = 1 << 29
 """The runs that were asked for before are held up to so many bytes in all. A million steps of one
@@ -35,16 +38,23 @@ class LoadedRuns:
 
     Args:
         most_bytes: Runs that were asked for before are dropped above so many bytes in all.
+        clock: Seconds, monotonic; tests pass a fake.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, most_bytes: int = MOST_BYTES, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._most_bytes = most_bytes
+        self._clock = clock
+        self._copies: dict[str, tuple[float, str]] = {}
+        """When the files of a URL were fetched, and where the local copy is."""
         self._lock = threading.Lock()
         self._runs: OrderedDict[tuple[str, str], _Held] = OrderedDict()
         """By name and path, the one that was asked for last at the end."""
 
     def of(self, name: str, path: str) -> LoadedRun:
-        """Return a run as its files are now."""
+        """Return a run as its files are now; what is new of a remote run is fetched first."""
+        path = self._readable(path)
         state = state_of_run(path)
         with self._lock:
             held = self._runs.pop((name, path), None)
@@ -55,6 +65,17 @@ class LoadedRuns:
                 held = _Held(state, run)
             self._runs[name, path] = held
             return held.run
+
+    def _readable(self, path: str) -> str:
+        """Return where to read a run: a run that fsspec serves is fetched, if that is due."""
+        if "://" not in path or not is_served(path):
+            return path
+        with self._lock:
+            fetched_s, copy = self._copies.get(path, (-FRESH_S, ""))
+            if self._clock() - fetched_s >= FRESH_S:
+                copy = fetched(path)
+                self._copies[path] = self._clock(), copy
+            return copy
 
     def _drop(self) -> None:
         """Drop the runs that were not asked for the longest, until the others take few enough."""

@@ -39,7 +39,8 @@ def parse_roots(logdir: str, logdir_spec: str) -> list[tuple[str, str]]:
 class RunIndex:
     """Finds runs with records of ours under TensorBoard's log dirs.
 
-    Local folders are searched; remote runs are known by the marker tensor in their event files.
+    Local folders are searched. Remote runs are known by the marker tensor in their event files, or
+    where there is none, by their record files if fsspec serves the URL.
 
     Args:
         roots: (name, folder) of each root.
@@ -87,12 +88,12 @@ class RunIndex:
         return bool(self.latest)
 
     def _find(self) -> dict[str, str]:
-        folders = {}
+        folders: dict[str, str] = {}
         for name, root in self.roots:
             if "://" in root:
-                for run in self._marked_runs():
-                    if path := _under(run, name, root):
-                        folders[run] = path
+                marked = {run: _under(run, name, root) for run in self._marked_runs()}
+                remote = {run: path for run, path in marked.items() if path}
+                folders |= remote or _listed(name, root)
             else:
                 for folder in find_runs(root, traces=True):
                     folders[_run_name(name, root, folder)] = folder
@@ -104,6 +105,14 @@ def _run_name(name: str, root: str, folder: str) -> str:
     if not name:
         return inside
     return name if inside == "." else f"{name}/{inside}"
+
+
+def _listed(name: str, root: str) -> dict[str, str]:
+    """Return the runs that a URL lists, by their names."""
+    from lightning_gpuprof.records.remote import remote_runs  # TensorBoard's start needs none of it
+
+    inside = {run: run[len(root.rstrip("/")) :].strip("/") for run in remote_runs(root)}
+    return {"/".join(filter(None, (name, part))) or ".": run for run, part in inside.items()}
 
 
 def _under(run: str, name: str, root: str) -> str | None:
@@ -161,9 +170,13 @@ class GFiles(FileSystem):
 
 
 def file_system_for(path: str) -> FileSystem:
-    """Return the local file system, or TensorBoard's for a path with a scheme.
+    """Return the local file system; for a path with a scheme fsspec, or else TensorBoard's.
 
     >>> file_system_for("/tmp/logs") is LOCAL
     True
     """
-    return GFiles() if "://" in path else LOCAL
+    if "://" not in path:
+        return LOCAL
+    from lightning_gpuprof.records.remote import RemoteFiles, is_served
+
+    return RemoteFiles(path) if is_served(path) else GFiles()
