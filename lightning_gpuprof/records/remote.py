@@ -37,10 +37,15 @@ _TAIL_BYTES = 256
 
 
 class RemoteFiles(files.FileSystem):
-    """The file operations of readers over fsspec."""
+    """The file operations of readers over fsspec.
+
+    Attributes:
+        root: The URL as the paths of `found` begin.
+    """
 
     def __init__(self, url: str) -> None:
-        self._fs = _file_system(url)
+        self._fs, root = _file_system(url)
+        self.root = root.rstrip("/")
 
     @override
     def exists(self, path: str) -> bool:
@@ -74,32 +79,30 @@ class RemoteFiles(files.FileSystem):
         found: Mapping[str, Mapping[str, Any]] = self._fs.find(folder, detail=True)
         return found
 
-    def root(self, url: str) -> str:
-        """Return a URL as the paths of `found` begin."""
-        return str(self._fs._strip_protocol(url)).rstrip("/")
-
     def fetch(self, path: str, local: str) -> None:
         """Fetch a file as a whole."""
         with files.written_whole(local) as part:
             self._fs.get_file(path, part)
 
 
-def _file_system(url: str) -> Any:
-    """Return fsspec's file system for a URL; raise `ConfigError` if there is none."""
+def _file_system(url: str) -> tuple[Any, str]:
+    """Return fsspec's file system for a URL, and its path there; raise `ConfigError` without it."""
     try:
         core = import_module("fsspec.core")
     except ImportError as error:
         raise ConfigError(f"{url} needs fsspec: pip install fsspec") from error
     try:
-        return core.url_to_fs(url)[0]
+        file_system, path = core.url_to_fs(url)
     except (ImportError, ValueError) as error:  # its text says what to install
         raise ConfigError(f"{url} cannot be read: {error}") from error
+    return file_system, str(path)
 
 
 def is_served(url: str) -> bool:
     """Return whether fsspec and what it needs for a URL are installed."""
     with suppress(ConfigError):
-        return _file_system(url) is not None
+        _file_system(url)
+        return True
     return False
 
 
@@ -118,7 +121,7 @@ def remote_runs(url: str) -> list[str]:
     """Return the URLs of the runs at or under a URL; an empty list if it cannot be listed."""
     try:
         remote = RemoteFiles(url)
-        root, found = remote.root(url), remote.found(url)
+        root, found = remote.root, remote.found(url)
     except Exception:  # noqa: BLE001 - each storage has errors of its own
         return []
     runs = {match[1][len(root) :].lstrip("/") for path in found if (match := _IN_RUN.search(path))}
@@ -140,7 +143,7 @@ def fetched(url: str, cache: str | None = None) -> str:
         RecordError: There is nothing under the URL, or it cannot be reached.
     """
     remote, url = RemoteFiles(url), url.rstrip("/")
-    root = remote.root(url)
+    root = remote.root
     folder = os.path.join(cache or _cache_folder(), hashlib.sha256(url.encode()).hexdigest()[:16])
     local = os.path.join(folder, os.path.basename(root) or "root")
     try:

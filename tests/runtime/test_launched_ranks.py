@@ -49,5 +49,9 @@ def test_torchrun(tmp_path):
     reason="Ray is not installed: pip install 'ray[train]'",
 )
 def test_ray_train(tmp_path):
-    """Ray's workers have folders of their own: the run is where `default_root_dir` says."""
+    """Ray's workers have folders of their own: the run is where `default_root_dir` says.
+
+    CI has no Ray. It passed with Ray 2.60.0, torch 2.13.0 and Lightning 2.6.6 on a CPU, in a virtual
+    environment with `pip install 'ray[train]'`: one run, both ranks, rank 1 late in forward.
+    """
     check(launched(tmp_path, str(SCRIPT), str(tmp_path), "ray"))
