@@ -51,7 +51,7 @@ def test_torchrun(tmp_path):
 def test_ray_train(tmp_path):
     """Ray's workers have folders of their own: the run is where `default_root_dir` says.
 
-    CI has no Ray. It passed with Ray 2.60.0, torch 2.13.0 and Lightning 2.6.6 on a CPU, in a virtual
-    environment with `pip install 'ray[train]'`: one run, both ranks, rank 1 late in forward.
+    CI has no Ray. With Ray 2.60.0, torch 2.13.0 and Lightning 2.6.6 in a virtual environment with
+    `pip install 'ray[train]'` it passed on a CPU: one run, both ranks, rank 1 late in forward.
     """
     check(launched(tmp_path, str(SCRIPT), str(tmp_path), "ray"))
