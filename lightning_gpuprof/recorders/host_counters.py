@@ -10,7 +10,13 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.recorders.cores import PRESSURE, core_wait, cpu_quota, pressure_ns
+from lightning_gpuprof.recorders.cores import (
+    PRESSURE,
+    TASKS,
+    core_wait,
+    cpu_quota,
+    pressure_ns,
+)
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.recorders.sampling.storage_waits import reads_so_far
 from lightning_gpuprof.records.facts import HostCounters
@@ -22,7 +28,11 @@ FRAC = 50
 """The interval between readings is the run so far divided by this, within the limits below: a
 run of an hour has some 200 of them, a day 1,500."""
 LEAST_NS, MOST_NS = 2_000_000_000, 60_000_000_000
+CORES = Path("/sys/devices/system/cpu")
 PROCESS_IO, CPU_PRESSURE = Path("/proc/self/io"), PRESSURE.with_name("cpu")
+
+_CORE = 36
+"""The position of the core's number in the line of a thread's `stat`, behind its name."""
 
 
 class HostCountersRecorder(Recorder):
@@ -99,9 +109,23 @@ def host_counters(
         storage_stalled_ns=pressure_ns(PRESSURE),
         cpu_stalled_ns=pressure_ns(cpu_pressure),
         throttled=None if quota is None else quota.throttled,
+        core_mhz=core_mhz(),
         collections=tuple(generation["collections"] for generation in gc.get_stats()),
         python_blocks=sys.getallocatedblocks(),
     )
+
+
+def core_mhz(tasks: Path = TASKS, cores: Path = CORES) -> int | None:
+    """Return the clock of the core that runs this thread; None if the kernel does not say."""
+    if not (cores / "cpufreq").is_dir():  # as in most virtual machines
+        return None
+    try:
+        stat = (tasks / str(threading.get_native_id()) / "stat").read_text(errors="replace")
+        core = int(stat.rpartition(")")[2].split()[_CORE])
+        text = (cores / f"cpu{core}" / "cpufreq" / "scaling_cur_freq").read_text(encoding="ascii")
+        return int(text) // 1_000
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _storage_read_bytes(path: Path) -> int | None:

@@ -334,7 +334,7 @@ class PredictOutputs(FactBase, tag="predict_outputs", frozen=True):
 class HostCounters(FactBase, tag="host_counters", frozen=True, kw_only=True):
     """A reading of what the host counts, by which any two spans of a session can be compared.
 
-    All of them count. Fields are None if the system does not say. Those but `step` and
+    All of them count. Fields are None if the system does not say. Those but `step`, `core_mhz` and
     `python_blocks` only rise: the difference of two readings is what happened between them.
 
     Args:
@@ -353,6 +353,7 @@ class HostCounters(FactBase, tag="host_counters", frozen=True, kw_only=True):
         throttled: In how many periods the container's CPU quota was used up.
         collections: Collections of Python's garbage collector, those of the youngest generation
             first.
+        core_mhz: The clock of the core on which the training thread ran.
         python_blocks: Blocks of memory in which Python keeps its objects: how many there are now.
             Lists and dicts of more objects than before show in it, tensors' data does not.
     """
@@ -370,6 +371,7 @@ class HostCounters(FactBase, tag="host_counters", frozen=True, kw_only=True):
     storage_stalled_ns: int | None = None
     cpu_stalled_ns: int | None = None
     throttled: int | None = None
+    core_mhz: int | None = None
     collections: tuple[int, ...] = ()
     python_blocks: int = 0
 

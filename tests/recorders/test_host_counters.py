@@ -1,8 +1,11 @@
 """Readings of the host's counters: how often, and what they hold."""
 
 import gc
+import os
 import sys
+import threading
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from lightning.pytorch.demos.boring_classes import BoringModel
@@ -10,9 +13,11 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.recorders.host_counters import (
+    _CORE,
     LEAST_NS,
     MOST_NS,
     HostCountersRecorder,
+    core_mhz,
     host_counters,
 )
 from lightning_gpuprof.records.facts import HostCounters
@@ -86,3 +91,21 @@ def test_what_the_process_read_from_storage_is_a_line_of_its_own(tmp_path):
     path = tmp_path / "io"
     path.write_text("rchar: 9\nsyscr: 2\nread_bytes: 4096\ncancelled_write_bytes: 3\n")
     assert host_counters(0, 0, process_io=path).storage_read_bytes == 4096
+
+
+def test_the_clock_is_that_of_the_core_on_which_the_thread_runs(tmp_path):
+    assert core_mhz(tmp_path, tmp_path) is None
+    task, core = tmp_path / str(threading.get_native_id()), tmp_path / "cpu3" / "cpufreq"
+    for folder in (task, core, tmp_path / "cpufreq"):
+        folder.mkdir(parents=True)
+    assert core_mhz(tmp_path, tmp_path) is None
+    numbers = [str(number) for number in range(4, 39)]
+    (task / "stat").write_text(f"7 (a) b) R {' '.join(numbers)} 3 0 0")
+    (core / "scaling_cur_freq").write_text("2450123\n")
+    assert core_mhz(tmp_path, tmp_path) == 2450
+
+
+@linux_only
+def test_the_kernel_names_a_core_of_the_machine():
+    stat = Path(f"/proc/self/task/{threading.get_native_id()}/stat").read_text()
+    assert int(stat.rpartition(")")[2].split()[_CORE]) < os.cpu_count()

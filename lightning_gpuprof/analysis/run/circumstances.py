@@ -89,6 +89,9 @@ def _of_host(session: Session) -> Iterator[tuple[str, float]]:
         before, after = getattr(first, counter), getattr(last, counter)
         if before is not None and after is not None:
             yield figure, max(0, after - before) / (steps if per == "step" else wall_ns)
+    clocks = [reading.core_mhz for reading in readings if reading.core_mhz is not None]
+    if clocks:
+        yield "core_clock_mhz_count", float(median(clocks))
     blocks = [reading.python_blocks for reading in readings if reading.python_blocks]
     if blocks:
         yield "python_objects_count", float(median(blocks))

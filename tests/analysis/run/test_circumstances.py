@@ -41,6 +41,16 @@ def test_counters_of_the_host_are_rates_between_the_first_reading_and_the_last(a
     assert "pages_read_per_step_count" not in found
 
 
+def test_the_clock_of_the_core_is_that_of_the_usual_reading(analyze):
+    readings = [
+        HostCounters(step=step, wall_ns=step * MS, cpu_ns=0, core_mhz=mhz)
+        for step, mhz in ((10, 3_000), (20, 1_200), (30, 2_900))
+    ]
+    found = analyze({"forward": MS}, records=readings).circumstances
+    assert found["core_clock_mhz_count"] == 2_900
+    assert "waiting_for_a_core_frac" not in found
+
+
 def test_a_single_reading_is_no_rate(analyze):
     reading = HostCounters(step=10, wall_ns=0, cpu_ns=0, queued_ns=0)
     assert "cores_used_count" not in analyze({"forward": MS}, records=[reading]).circumstances
