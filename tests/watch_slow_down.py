@@ -1,12 +1,14 @@
 """Watches a training in a browser while it becomes slow, and takes the pictures of the recipe.
 
-`python tests/watch_slow_down.py LOGDIR FOLDER` trains `slowing_training.py` in LOGDIR, opens the
+`python tests/watch_slow_down.py LOGDIR FOLDER` trains `slowing_training.py` in LOGDIR (a copy of it
+beside LOGDIR), opens the
 Steps view of the tab while it runs, and waits until the tab marks the slow-down by itself. Then it
 asks the running training for a capture, as a user would, and waits for its mark too.
 
 The tab shows the path of LOGDIR: choose one that tells nobody anything.
 """
 
+import shutil
 import subprocess
 import sys
 import time
@@ -23,9 +25,12 @@ LONGEST_S = 400
 
 def main() -> None:
     """Train, watch and take the pictures; print what was shown when."""
-    logdir, folder = sys.argv[1], Path(sys.argv[2])
+    logdir, folder = str(Path(sys.argv[1]).resolve()), Path(sys.argv[2])
     Path(logdir).mkdir(parents=True, exist_ok=True)
-    training = subprocess.Popen([sys.executable, str(PROGRAM), logdir])
+    # Lines of the program are shown with its path.
+    beside = Path(logdir).parent
+    shutil.copy(PROGRAM, beside / "train.py")
+    training = subprocess.Popen([sys.executable, "train.py", logdir], cwd=beside)
     try:
         with serve_tensorboard("--logdir", logdir) as url, closing(Browser()) as browser:
             browser.resize(WIDTH, 900)
