@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +18,7 @@ from lightning_gpuprof.records.files import is_trace
 from lightning_gpuprof.traces.kineto.collectives import JobRank, job_rank
 
 _TRACE = re.compile(r"\.json(?:\.gz)?$")
+_RANK = re.compile(r"rank[-_ ]?\d+")
 MOST_PROCESSES = 16
 """Each holds one rank's trace in memory."""
 
@@ -42,8 +44,9 @@ class JobFiles:
 def job_files(paths: Sequence[str]) -> JobFiles | None:
     """Return the traces of one job, or None if these are other files.
 
-    They are of one job if at least two say which rank wrote them, all give the job the same size,
-    and no two are of the same rank.
+    They are of one job if at least two ranks wrote them, and all give the job the same size. If a
+    rank recorded several windows, as with `schedule(repeat=2)`, it is the last window that most
+    ranks have. The same rank in several folders is of several jobs.
 
     Args:
         paths: Trace files, or folders of them.
@@ -60,11 +63,41 @@ def job_files(paths: Sequence[str]) -> JobFiles | None:
             unread.append(f"{path} does not say which rank of the job wrote it.")
         elif rank.world_size > 1:
             ranks[path] = rank
+    folders = {(rank.rank, os.path.dirname(path)) for path, rank in ranks.items()}
+    numbers = {rank.rank for rank in ranks.values()}
     sizes = {rank.world_size for rank in ranks.values()}
-    numbers = [rank.rank for rank in ranks.values()]
-    if len(numbers) < 2 or len(sizes) > 1 or len(set(numbers)) < len(numbers):
+    if len(numbers) < 2 or len(sizes) > 1 or len(folders) > len(numbers):
         return None
-    return JobFiles(ranks, tuple(unread))
+    window = _last_window(ranks)
+    if len(window) < len(ranks):
+        unread.append(
+            f"Ranks recorded several windows: {len(ranks) - len(window)} traces of others than "
+            "the last are not read. To read these, give their files."
+        )
+    return JobFiles(window, tuple(unread))
+
+
+def _last_window(ranks: Mapping[str, JobRank]) -> dict[str, JobRank]:
+    """Return one trace of each rank: the last whose name, but for the rank, most ranks have.
+
+    Where the names of no two ranks match, such as names with the time, it is each rank's last.
+    """
+    of_window: dict[str, dict[int, str]] = defaultdict(dict)
+    last: dict[int, str] = {}
+    for path in sorted(ranks, key=_natural_key):
+        rank = ranks[path].rank
+        of_window[_RANK.sub("rank", os.path.basename(path))][rank] = path
+        last[rank] = path
+    most = max(map(len, of_window.values()))
+    window = [paths for paths in of_window.values() if len(paths) == most][-1]
+    chosen = window if most > 1 else last
+    return {path: ranks[path] for _, path in sorted(chosen.items())}
+
+
+def _natural_key(path: str) -> list[tuple[int, str]]:
+    """Return a key that sorts `cycle10` after `cycle9`."""
+    parts = re.split(r"(\d+)", os.path.basename(path))
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 
 
 def _files(path: str) -> list[str]:

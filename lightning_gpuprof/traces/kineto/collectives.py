@@ -107,9 +107,10 @@ def job_rank(path: str) -> JobRank | None:
     match = _JOB.search(head)
     if match is None:
         return None
-    text = _object(head[match.end() :])
+    text = head[match.end() :]
     try:
-        info = msgspec.json.decode(text)
+        # The groups of thousands of ranks are longer than the head; they come after these numbers.
+        info = msgspec.json.decode(_object(text) or _before_groups(text))
         rank, world = int(info["rank"]), int(info["world_size"])
     except (msgspec.DecodeError, KeyError, TypeError, ValueError):
         return None
@@ -133,6 +134,11 @@ def _object(text: bytes) -> bytes:
             if not depth:
                 return text[: at + 1]
     return b""
+
+
+def _before_groups(text: bytes) -> bytes:
+    """Return an object with what comes before the process groups."""
+    return text.partition(b'"pg_config"')[0].rstrip().rstrip(b",") + b"}"
 
 
 def _groups(config: object) -> Iterator[tuple[str, str, int]]:

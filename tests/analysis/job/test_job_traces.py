@@ -10,6 +10,7 @@ from job_traces import collective, host, kernel, step, write_rank
 from lightning_gpuprof.analysis.job.read_job import job_files, read_job
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces.kineto.collectives import job_rank
 
 DATA = Path(__file__).parents[2] / "data" / "job"
 """Recorded by torch 2.13 on a CPU: three steps of a small model under DDP."""
@@ -193,6 +194,54 @@ def test_files_of_several_runs_are_no_job(tmp_path):
     alone = tmp_path / "alone.json"
     alone.write_text(json.dumps({"traceEvents": []}))
     assert job_files([str(first), str(alone)]) is None
+
+
+def write_windows(folder, names):
+    """Write traces of three ranks under the given names, by rank and window."""
+    for rank in range(3):
+        for name in names:
+            path = write_rank(folder, rank, rank_events(rank))
+            path.rename(folder / name.format(rank=rank, own=100 * rank))
+
+
+def test_of_several_windows_the_last_that_most_ranks_have_is_read(tmp_path):
+    names = ["rank{rank}-cycle9.pt.trace.json.gz", "rank{rank}-cycle10.pt.trace.json.gz"]
+    write_windows(tmp_path, [*names, "rank{rank}-capture0.pt.trace.json.gz"])
+    write_rank(tmp_path, 1, rank_events(1)).rename(tmp_path / "rank1-cycle11.pt.trace.json.gz")
+    files = job_files([str(tmp_path)])
+    read = [path.rpartition("/")[2] for path in files.ranks]
+    assert read == [f"rank{rank}-cycle10.pt.trace.json.gz" for rank in range(3)]
+    assert files.unread == (
+        "Ranks recorded several windows: 7 traces of others than the last are not read. To read "
+        "these, give their files.",
+    )
+
+
+def test_windows_that_are_named_by_the_time_are_each_ranks_last(tmp_path):
+    write_windows(
+        tmp_path, ["host_{own}.1700.pt.trace.json.gz", "host_{own}.1800.pt.trace.json.gz"]
+    )
+    files = job_files([str(tmp_path)])
+    read = [path.rpartition("/")[2] for path in files.ranks]
+    assert read == [f"host_{100 * rank}.1800.pt.trace.json.gz" for rank in range(3)]
+
+
+def test_two_folders_with_the_same_ranks_are_two_jobs(tmp_path):
+    for folder in ("a", "b"):
+        for rank in range(2):
+            write_rank(tmp_path / folder, rank, rank_events(rank))
+    assert job_files([str(tmp_path / "a"), str(tmp_path / "b")]) is None
+    assert len(job_files([str(tmp_path / "a")]).ranks) == 2
+
+
+def test_a_rank_is_known_by_a_header_that_is_longer_than_what_is_read(tmp_path):
+    path = tmp_path / "rank5.json"
+    group = {"pg_name": "0", "pg_desc": "", "pg_size": 4096, "ranks": list(range(4096))}
+    info = {"backend": "nccl", "rank": 5, "world_size": 4096, "pg_config": [group] * 20}
+    path.write_text(json.dumps({"distributedInfo": info, "traceEvents": []}))
+    assert path.stat().st_size > 64 << 10
+    found = job_rank(str(path))
+    assert (found.rank, found.world_size, found.groups) == (5, 4096, ())
 
 
 def test_processes_read_what_one_process_reads(job):
