@@ -1,6 +1,7 @@
 """Reads the beginning and the end of a record file, which is enough to list a run."""
 
 import os
+import socket
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -82,3 +83,16 @@ def _last_unix_ns(start: RunStart | None, window: StepsWindow | None) -> int | N
     except (KeyError, ValueError, IndexError):  # the columns are missing or damaged
         return start.started_unix_ns
     return start.started_unix_ns + start_ns + dur_ns
+
+
+def process_lives(start: RunStart) -> bool | None:
+    """Return whether the training process lives; None if it ran on another machine."""
+    if not start.pid or start.host != socket.gethostname():
+        return None
+    try:
+        os.kill(start.pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

@@ -65,7 +65,7 @@ MEMORY: Mapping[str, str] = {
 LIMITS: Mapping[str, str] = {
     "compute": "compute",
     "memory": "memory",
-    "latency": "latency: near neither roof",
+    "latency": "near neither roof",
     "unknown": "roof not known",
 }
 """What an operator is held back by."""

@@ -1,7 +1,10 @@
+import os
+import socket
 from dataclasses import replace
 
 import pytest
 from made_records import make_session as session_of
+from msgspec import structs
 
 from lightning_gpuprof.analysis.run.device_time import DeviceTime, StepState
 from lightning_gpuprof.analysis.run.ranks.rank_difference import RankDifference
@@ -13,7 +16,7 @@ from lightning_gpuprof.records.schema import Device, Loader, RunEnd, StepFlag
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.document import Interval, Quantity, Verdict
 from lightning_gpuprof.report.load import load_report
-from lightning_gpuprof.report.run.answer import NOT_WRITTEN_YET, UNTIMED
+from lightning_gpuprof.report.run.answer import NOT_WRITTEN_YET, UNTIMED, WAITING, WRITTEN
 from lightning_gpuprof.report.run.ranks import rank_verdict
 
 MS = 1_000_000
@@ -87,8 +90,27 @@ def test_without_steps_the_verdict_says_why(report, options, sentence):
 
 def test_of_a_live_run_the_verdict_says_when_its_first_steps_are_there(report):
     loaded = report({}, steps=0)
-    live = replace(loaded, results=replace(loaded.results, end=None))
-    assert build_run(live).verdict.sentence == NOT_WRITTEN_YET
+    host, pid = socket.gethostname(), os.getpid()
+    start = structs.replace(loaded.results.start, host=host, pid=pid)
+    live = replace(loaded, results=replace(loaded.results, start=start, end=None))
+    verdict = build_run(live).verdict
+    assert (verdict.title, verdict.sentence) == (WAITING, f"{WRITTEN}.")
+
+
+def test_of_a_run_on_another_machine_it_is_not_known_whether_it_trains(report):
+    loaded = report({}, steps=0)
+    start = structs.replace(loaded.results.start, host="elsewhere", pid=1)
+    open_run = replace(loaded, results=replace(loaded.results, start=start, end=None))
+    assert build_run(open_run).verdict.sentence == NOT_WRITTEN_YET
+
+
+def test_of_a_run_whose_process_is_gone_no_steps_are_waited_for(report):
+    loaded = report({}, steps=0)
+    start = structs.replace(loaded.results.start, host=socket.gethostname(), pid=2**31 - 1)
+    gone = replace(loaded, results=replace(loaded.results, start=start, end=None))
+    verdict = build_run(gone).verdict
+    assert verdict.title == "No training step was recorded"
+    assert verdict.sentence.startswith("This fit session ended before it wrote")
 
 
 def test_where_no_finding_is_worth_a_change_the_side_that_steps_wait_for_is_the_verdict(report):

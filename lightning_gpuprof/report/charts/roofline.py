@@ -16,14 +16,23 @@ from lightning_gpuprof.report.document import Chart, Column, Part, Section, Tabl
 from lightning_gpuprof.units import percent
 
 MAX_ROWS = 500
-NEAR = 0.1
-"""An operator below this share of both roofs is bound by latency, such as that of launches."""
+MOST_TYPES = 2
+"""How many types the label of a roof names."""
+NEAR = 0.3
+"""An operator below this share of its roof is not called bound by it: good kernels reach half of a
+data sheet's peak and more, so that something else holds it back. Our judgement."""
 Limit = Literal["compute", "memory", "latency", "unknown"]
 _CONCLUSIONS: Mapping[Limit, str] = {
     "compute": "bound by compute: try TF32 or bf16",
     "memory": "bound by memory: fusing and smaller types make it faster",
-    "latency": "bound by latency, below 10% of both roofs: fewer and larger operators make it "
-    "faster",
+    "latency": "near neither roof, below 30% of both: fewer and larger operators bring it nearer",
+}
+
+
+_BOUND_BY: Mapping[Limit, str] = {
+    "compute": "compute",
+    "memory": "memory",
+    "latency": "neither roof",
 }
 
 
@@ -42,6 +51,9 @@ class Roof(Struct, frozen=True):
     """A peak with which operators are compared; matrix units have a peak of their own."""
 
     label: str
+    """The types that have it, and FLOP/s."""
+    bandwidth: str
+    """Bytes per second of the device's memory."""
     flop_per_s: float
     bytes_per_s: float
 
@@ -79,7 +91,7 @@ def roofline_view(run: LoadedRun, query: Query) -> RooflinePayload:
             limit=limit(row),
         )
         for row in rows
-        if row.flop_per_s and row.flop_per_byte
+        if row.flop_per_s and row.flop_per_byte and not row.anomaly
     )
     return RooflinePayload(
         trace,
@@ -194,13 +206,18 @@ def _cells(row: RooflineRow) -> dict[str, Value]:
         "flop_per_byte": row.flop_per_byte,
         "tflop_per_s": row.flop_per_s / 1e12 if row.flop_per_s is not None else None,
         "gb_per_s": row.bytes_per_s / 1e9 if row.bytes_per_s is not None else None,
-        "limit": "see note" if row.anomaly else None if bound == "unknown" else bound,
+        "limit": "see note" if row.anomaly else _BOUND_BY.get(bound),
         "roof_frac": row.roof_frac,
     }
 
 
 def _shapes(row: RooflineRow) -> str:
     return json.dumps(row.dims)
+
+
+def _first(types: Sequence[str]) -> str:
+    more = ", ..." if len(types) > MOST_TYPES else ""
+    return ", ".join(types[:MOST_TYPES]) + more
 
 
 def _roofs(rows: Sequence[RooflineRow]) -> list[Roof]:
@@ -212,6 +229,11 @@ def _roofs(rows: Sequence[RooflineRow]) -> list[Roof]:
             if (dtype := row.dtype) not in types:
                 types.append(dtype)
     return [
-        Roof(f"{flops / 1e12:,.3g} TFLOP/s ({', '.join(types)})", flops, bytes_per_s)
+        Roof(
+            f"{_first(types)}: {flops / 1e12:,.4g} TFLOP/s",
+            f"{bytes_per_s / 1e12:,.3g} TB/s",
+            flops,
+            bytes_per_s,
+        )
         for flops, (bytes_per_s, types) in peaks.items()
     ]

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from lightning_gpuprof.analysis.run.sessions import session_views
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.records import files
 from lightning_gpuprof.records.files import LOCAL, FileSystem
-from lightning_gpuprof.records.glance import Glance, glance
+from lightning_gpuprof.records.glance import Glance, glance, process_lives
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import (
@@ -402,19 +401,9 @@ def run_state(glimpse: Glance) -> RunState:
     if glimpse.end is not None:
         return _ENDED.get(glimpse.end.status, "stopped")
     start = glimpse.start
-    if start is not None and start.pid and start.host == socket.gethostname():
-        return "live" if _is_alive(start.pid) else "stopped"
+    if start is not None and (alive := process_lives(start)) is not None:
+        return "live" if alive else "stopped"
     recent = (
         glimpse.last_unix_ns is not None and time.time_ns() - glimpse.last_unix_ns < LIVE_S * 10**9
     )
     return "live" if recent else "stopped"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return True

@@ -11,6 +11,7 @@ from lightning_gpuprof.findings.overlap import UNEXPLAINED
 from lightning_gpuprof.findings.questions import Answer, State, first_to_look_at
 from lightning_gpuprof.findings.ranking import proposed
 from lightning_gpuprof.findings.shares import each_time, lengthening, share_name
+from lightning_gpuprof.records.glance import process_lives
 from lightning_gpuprof.records.schema import UNTIMED_STEPS
 from lightning_gpuprof.report.document import Figure, Figures, Section, Text, Verdict
 from lightning_gpuprof.report.finding_cards import brief_certainty, finding_card
@@ -22,9 +23,11 @@ DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
 BASES = {"steady": "steady ", "compiled": "compiling ", "all": "warm-up "}
 """Which steps a figure describes, by the basis of `StepStats`."""
 TOO_SHORT = "Too short to say what to change"
+WAITING = "Waiting for the first steps"
+WRITTEN = "Steps are written 50 at a time unless window= says otherwise"
 NOT_WRITTEN_YET = (
-    "Steps are written 50 at a time unless window= says otherwise, and the first are not there "
-    "yet. If the run no longer trains, it was killed before that."
+    f"{WRITTEN}, and the first are not there yet. If the run no longer trains, it was killed "
+    "before that."
 )
 UNTIMED = "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks."
 FEW_SLOW_STEPS = "slow-steps-share"
@@ -193,7 +196,10 @@ def _no_steps(run: RunResults) -> Verdict:
     stage = run.start.stage
     step = "batch" if stage in DOING else "training step"
     title = f"No {step} was recorded"
-    if run.status == "open":
+    lives = process_lives(run.start)
+    if run.status == "open" and lives:
+        return Verdict("not_measured", "Verdict", WAITING, f"{WRITTEN}.")
+    if run.status == "open" and lives is None:
         sentence = NOT_WRITTEN_YET
     elif run.start.timer or run.status == "exception":
         sentence = f"This {stage} session ended before it wrote its first window of steps."

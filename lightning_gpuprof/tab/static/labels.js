@@ -64,7 +64,7 @@ export const MEMORY = {
 export const LIMITS = {
   compute: "compute",
   memory: "memory",
-  latency: "latency: near neither roof",
+  latency: "near neither roof",
   unknown: "roof not known",
 };
 

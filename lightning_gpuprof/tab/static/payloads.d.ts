@@ -542,7 +542,10 @@ export interface RooflinePoint {
 
 /** A peak with which operators are compared; matrix units have a peak of their own. */
 export interface Roof {
+  /** The types that have it, and FLOP/s. */
   label: string;
+  /** Bytes per second of the device's memory. */
+  bandwidth: string;
   flop_per_s: number;
   bytes_per_s: number;
 }

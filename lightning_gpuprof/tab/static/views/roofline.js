@@ -5,13 +5,21 @@ import { h, shorten } from "../dom.js";
 import { duration } from "../format.js";
 import { LIMITS } from "../labels.js";
 import { sectionCard } from "../render.js";
+import { color } from "../theme.js";
 import { absent, cyclePicker } from "./cycles.js";
 
 /** @typedef {import("../payloads").RooflinePoint} Point */
 
 /** @type {Record<Point["limit"], string>} */
 const COLORS = { compute: "#4c7df0", memory: "#f0a030", latency: "#d4548c", unknown: "#98a1ad" };
-const LABELLED = 3;
+/** Where the names of the points with the most time stand, so that those of neighbours do not overlap. */
+const LABEL_POSITIONS = ["top center", "bottom center", "bottom right"];
+const LABELLED = LABEL_POSITIONS.length;
+/** On a narrower page the roofs are named in the legend, otherwise at their ends. */
+const NARROW = 700;
+const ROOM_FOR_LABELS = 170;
+/** Labels of peaks that are closer than this factor stand above and below their roofs. */
+const CLOSE = 2.5;
 
 /** @type {import("./registry.js").View} */
 export const roofline = {
@@ -66,6 +74,7 @@ function plot({ points, roofs }) {
   const intensities = points.map((point) => point.flop_per_byte);
   const [left, right] = [Math.min(...intensities, 0.1) / 2, Math.max(...intensities, 100) * 2];
   const largest = [...points].sort((a, b) => b.total_ns - a.total_ns).slice(0, LABELLED);
+  const hasRoom = window.innerWidth > NARROW;
   const kinds = /** @type {Point["limit"][]} */ (Object.keys(COLORS));
   const traces = kinds.map((kind) =>
     scatter(
@@ -76,9 +85,11 @@ function plot({ points, roofs }) {
     ),
   );
   return {
-    data: [...traces.filter((trace) => trace.x.length), ...roofs.map((roof) => roofLine(roof, left, right))],
+    data: [...traces.filter((trace) => trace.x.length), ...roofs.map((roof) => roofLine(roof, left, right, !hasRoom))],
     layout: {
       showlegend: true,
+      annotations: hasRoom ? roofLabels(roofs, left) : [],
+      ...(hasRoom ? { margin: { r: ROOM_FOR_LABELS } } : {}),
       xaxis: {
         type: "log",
         title: { text: "FLOPs per byte" },
@@ -109,7 +120,7 @@ function scatter(kind, points, largest, longest) {
     type: "scatter",
     mode: "markers+text",
     texttemplate: points.map(label),
-    textposition: "top center",
+    textposition: points.map((point) => LABEL_POSITIONS[Math.max(0, largest.indexOf(point))]),
     cliponaxis: false,
     hovertemplate: "%{text}<br>%{y:.3~s}FLOP/s at %{x:.3~g} FLOP/byte<extra></extra>",
     marker: {
@@ -122,13 +133,44 @@ function scatter(kind, points, largest, longest) {
 }
 
 /**
+ * The name of each peak at the right end of its roof, and the bandwidth above the slope.
+ * @param {import("../payloads").Roof[]} roofs
+ * @param {number} left
+ */
+function roofLabels(roofs, left) {
+  const label = { showarrow: false, font: { color: color("muted"), size: 13 } };
+  const sorted = [...roofs].sort((a, b) => b.flop_per_s - a.flop_per_s);
+  const peaks = sorted.map((roof, index) => {
+    const isClose = index > 0 && sorted[index - 1].flop_per_s < CLOSE * roof.flop_per_s;
+    return {
+      ...label,
+      text: roof.label,
+      xref: "paper",
+      x: 1,
+      xanchor: "left",
+      y: Math.log10(roof.flop_per_s),
+      yanchor: isClose ? "top" : "bottom",
+    };
+  });
+  const slopes = new Map(sorted.map((roof) => [roof.bandwidth, roof]));
+  const bandwidths = [...slopes.values()].map((roof) => {
+    const middle = Math.sqrt(left * (roof.flop_per_s / roof.bytes_per_s));
+    const [x, y] = [Math.log10(middle), Math.log10(middle * roof.bytes_per_s)];
+    return { ...label, text: roof.bandwidth, x, y, xanchor: "right", yanchor: "bottom" };
+  });
+  return [...peaks, ...bandwidths];
+}
+
+/**
  * @param {import("../payloads").Roof} roof
  * @param {number} left
  * @param {number} right
+ * @param {boolean} showlegend
  */
-function roofLine({ label, flop_per_s: peak, bytes_per_s: bandwidth }, left, right) {
+function roofLine({ label, flop_per_s: peak, bytes_per_s: bandwidth }, left, right, showlegend) {
   return {
     name: label,
+    showlegend,
     x: [left, peak / bandwidth, right],
     y: [left * bandwidth, peak, peak],
     mode: "lines",
