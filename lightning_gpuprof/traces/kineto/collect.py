@@ -55,8 +55,9 @@ class Collector:
         """Sort one list of events into the tables."""
         groups: dict[Kind | None, list[Event]] = {kind: [] for kind in Kind}
         groups[None] = []
+        append = {kind: rows.append for kind, rows in groups.items()}
         for event in events:
-            groups[event.cat].append(event)
+            append[event.cat](event)
         host = (*_HOST, Kind.PYTHON_FUNCTION) if self._options.stacks else _HOST
         for add, kinds in ((self._add_host, host), (self._add_device, _DEVICE)):
             for kind in kinds:
@@ -82,12 +83,13 @@ class Collector:
         return round(self._unread_time * (1 if self._exact else 1000))
 
     def _ns(self, values: list[Any]) -> Int64:
-        if None in values:
+        try:
+            ns = np.array(values, dtype=np.int64) if self._exact else to_ns(values)
+        except TypeError:
+            if None not in values:
+                raise
             self.unfinished += values.count(None)
-            values = [0 if value is None else value for value in values]
-        if self._exact:
-            return np.array(values, dtype=np.int64)
-        ns = to_ns(values)
+            return self._ns([0 if value is None else value for value in values])
         if ns is None:
             raise NeedsExactTimesError
         return ns
@@ -104,7 +106,8 @@ class Collector:
 
     def _threads(self, rows: Sequence[Event]) -> AnyArray:
         lookup = self.threads.__getitem__
-        return np.fromiter(map(lookup, [(e.pid, e.tid) for e in rows]), np.int32, len(rows))
+        pairs = zip([e.pid for e in rows], [e.tid for e in rows], strict=True)
+        return np.fromiter(map(lookup, pairs), np.int32, len(rows))
 
     def _add_host(self, rows: list[Event], category: str) -> None:
         columns, args = self._shared(rows, category), [e.args or _NO_ARGS for e in rows]

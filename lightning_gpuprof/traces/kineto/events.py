@@ -155,25 +155,34 @@ def exact_ns(text: bytes) -> int:
     return -ns if whole.startswith(b"-") else ns
 
 
-def to_ns(us: Sequence[int | float | None]) -> Int64 | None:
+def to_ns(us: Sequence[int | float]) -> Int64 | None:
     """Convert microseconds; None where a fraction is beyond what a float64 holds.
 
     >>> to_ns([1419247332972.313, 5]).tolist(), to_ns([1683564901548726.5])
     ([1419247332972313, 5000], None)
+
+    Raises:
+        TypeError: A value is None.
     """
-    values = np.array(us)
-    if values.dtype == np.int64:
-        if len(values) and max(int(values.max()), -int(values.min())) > LIMIT_NS // 1000:
-            return None
-        exact: Int64 = values * 1000
-        return exact
     try:
-        values = values.astype(np.float64)
+        values = np.fromiter(us, np.float64, len(us))
     except OverflowError:
         return None
-    if len(values) and np.abs(values).max() >= EXACT_US:
-        return None
+    largest = np.abs(values).max(initial=0)
+    if np.isnan(largest):  # numpy makes it of None
+        raise TypeError("A time is None.")
+    if largest >= EXACT_US:
+        return _whole_us_to_ns(us)
     whole = np.floor(values)
     ns: Int64 = np.rint((values - whole) * 1000).astype(np.int64)
     ns += whole.astype(np.int64) * 1000
+    return ns
+
+
+def _whole_us_to_ns(us: Sequence[int | float]) -> Int64 | None:
+    """Convert whole microseconds, which a float64 need not hold; None for others."""
+    values = np.array(us)
+    if values.dtype != np.int64 or max(values.max(), -values.min()) > LIMIT_NS // 1000:
+        return None
+    ns: Int64 = values * 1000
     return ns
