@@ -1,17 +1,20 @@
-"""Seconds and peak memory of `analyze` on traces of 1 MB to 1 GB, beside peers and the floor.
+"""CPU seconds and peak memory of `analyze` on traces of 1 MB to 1 GB, beside peers and the floor.
 
     python benchmarks/reading/trace_engine.py [--hta PYTHON] [--tb PYTHON] [--parts sizes ...]
 
 Needs real traces in ../shared/traces, and for the peers a Python each with
-HolisticTraceAnalysis or torch-tb-profiler: they are no dependency of ours. About ten minutes.
+HolisticTraceAnalysis or torch-tb-profiler: they are no dependency of ours. With both, `sizes` takes
+about four minutes.
 
 - `sizes`: every contender as a process of its own, in turn, so that a busy machine slows all
   alike; medians. `floor` is isal decompression and a msgspec typed decode of the whole text:
-  what any reader that uses them must at least do. From 527 MB on peers run once, on 1 GB not.
+  what any reader that uses them must at least do. From 100 MB on peers run once, on 1 GB not.
 - `stacks`: MB/s on a trace with Python stacks that are not asked for.
-- `linearity`: generated traces of 10^4 to 10^7 events, microseconds per event.
+- `linearity`: generated traces of 10^4 to 10^7 events, microseconds per event. Only on demand:
+  making them takes minutes.
 
-Peak memory is a process's largest resident set.
+CPU seconds are a process's own and the system's for it. Peak memory is its largest resident set.
+Modules are compiled beforehand, as those of an installed package are.
 """
 
 import argparse
@@ -23,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
@@ -35,7 +38,8 @@ SMALL = SHARED / "tracelens-h100" / "gaunernst_bert-small-uncased__1016001.json.
 MEDIUM = SHARED / "hta" / "negative_queue_length_values_check" / "rank0.json.gz"
 LARGE = SHARED / "hta" / "trace_diff" / "control" / "control.json.gz"
 DENSE = SHARED / "hta" / "nccl_parser_config" / "nccl_data.json.gz"
-SOURCES = {1: SMALL, 25: MEDIUM, 54: MEDIUM, 140: LARGE, 527: DENSE, 1000: LARGE}
+SOURCES = {1: SMALL, 25: MEDIUM, 54: MEDIUM, 105: DENSE, 140: LARGE, 527: DENSE, 1000: LARGE}
+USUAL = (1, 54, 105, 527)
 STACKS = SHARED / "tracelens-h100" / "facebook_timesformer-base-finetuned-k400__1016002.json.gz"
 STACKS_MB = 140
 EVENTS = (10**4, 10**5, 10**6, 10**7)
@@ -64,7 +68,6 @@ class Trace(msgspec.Struct, gc=False):
     traceEvents: list[Event] = []
 msgspec.json.Decoder(Trace).decode(data)
 """
-JSON_LOAD = "import gzip, json, sys; json.load(gzip.open(sys.argv[1]))"
 HTA = """
 import sys
 from hta.trace_analysis import TraceAnalysis
@@ -81,8 +84,16 @@ RunProfileData.parse("worker", "1", sys.argv[1], Cache())
 """
 
 
-def measure(command: list[str]) -> tuple[float, float]:
-    """Run a process; return wall seconds and the peak MB of the largest process."""
+class Use(NamedTuple):
+    """What a process took."""
+
+    cpu_s: float
+    wall_s: float
+    peak_mb: float
+
+
+def measure(command: list[str]) -> Use:
+    """Run a process to its end."""
     begun = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -90,7 +101,7 @@ def measure(command: list[str]) -> tuple[float, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{command[:3]} failed with status {process.returncode}.")
-    return wall, usage.ru_maxrss / 1024
+    return Use(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1024)
 
 
 def ours(path: Path) -> list[str]:
@@ -100,18 +111,24 @@ def ours(path: Path) -> list[str]:
 
 def contenders(path: Path, args: argparse.Namespace, size: int) -> dict[str, tuple[list[str], int]]:
     """Return each contender's command and how often it runs."""
-    often, peers = (5, 5) if size < 500 else (3, 1 if size < 1000 else 0)
-    run = [sys.executable, "-c"]
-    found = {
-        "analyze": (ours(path), often),
-        "floor": ([*run, FLOOR, str(path)], often),
-        "json.load": ([*run, JSON_LOAD, str(path)], min(often, peers + 1)),
+    peers = 3 if size < 100 else 1 if size < 1000 else 0
+    commands = {
+        "floor": ([sys.executable, "-c", FLOOR, str(path)], 5),
+        "analyze": (ours(path), 5),
     }
     if args.hta:
-        found["HTA"] = ([args.hta, "-c", HTA, str(path)], peers)
+        commands["HTA"] = ([args.hta, "-c", HTA, str(path)], peers)
     if args.tb:
-        found["torch-tb-profiler"] = ([args.tb, "-c", TB, str(path)], peers)
-    return {name: one for name, one in found.items() if one[1]}
+        commands["torch-tb-profiler"] = ([args.tb, "-c", TB, str(path)], peers)
+    return {name: (command, often) for name, (command, often) in commands.items() if often}
+
+
+def compiled(folder: Path, args: argparse.Namespace) -> None:
+    """Run every contender once, so that its modules are compiled, as an installed package's are."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
+    for command, _ in contenders(SMALL.resolve(), args, 1).values():
+        measure(command)
 
 
 def sizes(folder: Path, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -119,24 +136,24 @@ def sizes(folder: Path, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         path = folder / f"{target}mb.json.gz"
         size = make(str(SOURCES[target]), target, path)
         commands = contenders(path, args, target)
-        runs: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+        runs: dict[str, list[Use]] = {name: [] for name in commands}
         for turn in range(max(often for _, often in commands.values())):
             for name, (command, often) in commands.items():
                 if turn < often:
                     runs[name].append(measure(command))
-        floor = statistics.median(wall for wall, _ in runs["floor"])
-        for name, found in runs.items():
-            wall = statistics.median(one[0] for one in found)
-            peak = statistics.median(one[1] for one in found)
+        floor = statistics.median(use.cpu_s for use in runs["floor"])
+        for name, uses in runs.items():
+            cpu = [use.cpu_s for use in uses]
             yield {
                 "trace_mb": round(size, 1),
                 "contender": name,
-                "wall_s": round(wall, 3),
-                "low_s": round(min(one[0] for one in found), 3),
-                "high_s": round(max(one[0] for one in found), 3),
-                "runs": len(found),
-                "peak_mb": round(peak),
-                "times_floor": round(wall / floor, 2),
+                "cpu_s": round(statistics.median(cpu), 3),
+                "low_s": round(min(cpu), 3),
+                "high_s": round(max(cpu), 3),
+                "wall_s": round(statistics.median(use.wall_s for use in uses), 3),
+                "runs": len(uses),
+                "peak_mb": round(statistics.median(use.peak_mb for use in uses)),
+                "times_floor": round(statistics.median(cpu) / floor, 2),
             }
         path.unlink()
 
@@ -144,8 +161,8 @@ def sizes(folder: Path, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def stacks(folder: Path, _args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     path = folder / "stacks.json.gz"
     size = make(str(STACKS), STACKS_MB, path)
-    wall = statistics.median(measure(ours(path))[0] for _ in range(5))
-    yield {"trace_mb": round(size, 1), "wall_s": round(wall, 3), "mb_per_s": round(size / wall)}
+    cpu = statistics.median(measure(ours(path)).cpu_s for _ in range(5))
+    yield {"trace_mb": round(size, 1), "cpu_s": round(cpu, 3), "mb_per_s": round(size / cpu)}
     path.unlink()
 
 
@@ -154,13 +171,13 @@ def linearity(folder: Path, args: argparse.Namespace) -> Iterator[dict[str, Any]
         path = folder / f"{events}.json"
         size = make("generated", events, path)
         runs = [measure(ours(path)) for _ in range(3 if events < 10**7 else 1)]
-        wall = statistics.median(wall for wall, _ in runs)
+        cpu = statistics.median(use.cpu_s for use in runs)
         yield {
             "events": events,
             "trace_mb": round(size, 1),
-            "wall_s": round(wall, 3),
-            "us_per_event": round(wall / events * 1e6, 2),
-            "peak_mb": round(max(peak for _, peak in runs)),
+            "cpu_s": round(cpu, 3),
+            "us_per_event": round(cpu / events * 1e6, 2),
+            "peak_mb": round(max(use.peak_mb for use in runs)),
         }
         path.unlink()
 
@@ -176,8 +193,8 @@ PARTS = {"sizes": sizes, "stacks": stacks, "linearity": linearity}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--sizes", nargs="+", type=int, default=sorted(SOURCES), metavar="MB")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=["sizes", "stacks"])
+    parser.add_argument("--sizes", nargs="+", type=int, default=USUAL, metavar="MB")
     parser.add_argument("--events", nargs="+", type=int, default=EVENTS, metavar="N")
     parser.add_argument("--hta", metavar="PYTHON", default=os.environ.get("HTA_PYTHON"))
     parser.add_argument("--tb", metavar="PYTHON", default=os.environ.get("TB_PYTHON"))
@@ -187,6 +204,7 @@ def main() -> None:
         raise SystemExit(f"No real traces in {SHARED}: nothing to measure.")
     results: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as folder:
+        compiled(Path(folder), args)
         for part in args.parts:
             results[part] = []
             for row in PARTS[part](Path(folder), args):
