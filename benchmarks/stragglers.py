@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from _harness import QUIET, machine, one_thread, say, table, write_results
+from _harness import QUIET, one_thread, say, table, write_results
 
 one_thread()
 
@@ -359,7 +359,7 @@ def main() -> None:
     summary = summarized(results)
     print("\n".join(page(summary, results)))
     if not chosen.only:
-        write_results("stragglers", {"machine": machine(), **summary, "cases": results})
+        write_results("stragglers", {**summary, "cases": results})
 
 
 def summarized(results: list[dict[str, Any]]) -> dict[str, Any]:

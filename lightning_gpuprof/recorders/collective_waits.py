@@ -51,7 +51,7 @@ class CollectiveWaits(Recorder):
 
     def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        def wait(*args: Any, **kwargs: Any) -> Any:
+        def wait_for_ranks(*args: Any, **kwargs: Any) -> Any:  # the name tells samples of stacks
             # A wait inside another one is a part of it. Other threads, such as one that writes a
             # checkpoint, do not hold up the step.
             part = self._part
@@ -64,7 +64,7 @@ class CollectiveWaits(Recorder):
             finally:
                 self._end()
 
-        return wait
+        return wait_for_ranks
 
     @guarded
     def _begin(self) -> None:

@@ -12,6 +12,8 @@ from lightning_gpuprof.records.phases import Phase
 
 Z = 2.0
 """An interval extends so many standard errors on either side: 19 in 20 hold the true share."""
+COLLECTIVE = "collective"
+"""The kind of a line that waits in a collective operation for other ranks."""
 _TAKES_LOCK = re.compile(r"with [\w.\[\]]+( as \w+)?:|.*\.acquire\(")
 """A line that only takes a lock, such as `with self.lock:`: nothing else in it can take time."""
 
@@ -120,7 +122,8 @@ class LineCount(Struct, frozen=True):
         kind: What the callee belongs to: `model`, `torch`, `log`, `metric` or `python`; `hook` in
             a hook on a module, whatever that calls; `wait` if it waits for another thread,
             `workers` if for processes of `multiprocessing`; `traceback` if a stack was being
-            recorded, as anomaly detection does; None if there is no callee.
+            recorded, as anomaly detection does; `collective` if a collective operation was waiting
+            for other ranks; None if there is no callee.
         operation: The call or operator of the line that was running, such as `tensor`.
         doubt: How many of the samples may belong to other lines of the function.
         part: Outside of steps, the hook of the module, or the class of the callback or logger, that

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.records.lines import LineCount
+from lightning_gpuprof.records.lines import COLLECTIVE, LineCount
 from lightning_gpuprof.records.phases import Phase
 
 LEAST_COUNT = 5
@@ -81,12 +81,15 @@ class LineTime(SampledLine):
 
 
 def line_times(run: RunResults) -> tuple[LineTime, ...]:
-    """Return the sampled lines of the program, those that take longest first."""
+    """Return the sampled lines of the program, those that take longest first.
+
+    A line at which the thread waits for other ranks takes no time itself.
+    """
     host_lines, step_ns = run.lines, run.step_ns
     if host_lines is None or not step_ns:
         return ()
     times = []
-    for samples in group_by_line(host_lines.lines):
+    for samples in group_by_line(line for line in host_lines.lines if line.kind != COLLECTIVE):
         most = samples.most
         phase = Phase(most.phase)
         per_step = run.per_step(phase)

@@ -30,6 +30,10 @@ over saves nothing, and a delay that began later saves so much less of the mean 
 what all these steps were longer, the delay times their number, and
 `so_far_all_ranks_ns` the time of all ranks.
 
+What differs between the late ranks and the others is named: waiting for cores, storage or memory,
+batch sizes, clocks and other programs (`core_wait_frac`, `io_stalled_frac`, `page_fault_frac`,
+`larger_batch_frac`, `lower_clock_frac`, `other_programs_count`).
+
 ## Limits
 A rank that is late by less than 5% of the step is not named. On a CPU, waiting for changing ranks
 counts as a saving only if their batches explain it: if a phase differs between ranks twice as much
@@ -39,6 +43,7 @@ in size between ranks (`larger_batch_frac`).
 
 from collections.abc import Sequence
 
+from lightning_gpuprof.analysis.run.ranks.late_reasons import LateReason, Reason
 from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
@@ -55,6 +60,25 @@ MOSTLY = 0.5
 OFTEN = 2 / 3
 BY_BATCH = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD)
 MOST_RANKS = 4
+BY_PHASE = {
+    Phase.GARBAGE_COLLECTION: "Full garbage collections take longer there: call gc.freeze() once "
+    "the model and data are made, or gc.disable() and gc.collect() in the same step on all ranks.",
+    Phase.CHECKPOINT: "It writes checkpoints while the others wait: save less often, or in the "
+    "background.",
+    Phase.LOGGING: "It logs while the others wait: log in fewer steps.",
+}
+SHARES = (Reason.CORE_WAIT, Reason.STORAGE, Reason.MEMORY)
+"""Reasons that are shares of the time, on the late ranks and on the others."""
+REASONS = {
+    Reason.CORE_WAIT: "It waits for a core in {late} of the time, the others in {others}: look for "
+    "other programs there, and for more processes and threads than cores.",
+    Reason.STORAGE: "Its machine waits for storage in {late} of the time, the others in {others}.",
+    Reason.MEMORY: "The kernel gives out memory in {late} of its time, elsewhere in {others}: keep "
+    "buffers, and look whether its machine runs out of memory.",
+    Reason.BATCHES: "Its batches hold {late} more than those of the others: balance their sizes.",
+    Reason.CLOCKS: "Its GPU runs at a clock {late} below the others: look at heat and power.",
+    Reason.PROGRAMS: "Other programs use its GPU, up to {count} at a time.",
+}
 EQUAL = (
     "Give each rank equal work (batches of similar length), or look for other work on these "
     "machines."
@@ -114,6 +138,7 @@ def _late(run: RunResults, waits: RankWaits) -> Finding:
             **({f"{phase.value}_more_ns": waits.causes[phase]} if phase else {}),
             "mean_wait_ns": waits.mean_wait_ns,
             **evidence_of(since_step_count=since, until_step_count=until),
+            **_evidence_of(waits.reasons),
             "late_steps_count": waits.steps,
             "so_far_ns": so_far_ns,
             "so_far_all_ranks_ns": so_far_ns * run.start.world_size,
@@ -144,10 +169,32 @@ def _advice(run: RunResults, waits: RankWaits, phase: Phase | None) -> str:
     if phase is not None:
         place = waits.part or f"what it does {_in(phase)}"
     names = waits.group or _names(waits.late).lower()
-    return (
-        f"Look at {place} on {names} ({', '.join(hosts)}): uneven data, work that only runs there, "
-        "or a busy machine."
+    look = f"Look at {place} on {names} ({', '.join(hosts)})"
+    known = [_reason(reason) for reason in waits.reasons]
+    if phase in BY_PHASE:
+        known.insert(0, BY_PHASE[phase])
+    if known:
+        return f"{look}. {' '.join(known)}"
+    return f"{look}: uneven data, work that only runs there, or a busy machine."
+
+
+def _reason(reason: LateReason) -> str:
+    return REASONS[reason.reason].format(
+        late=percent(reason.late), others=percent(reason.others), count=round(reason.late)
     )
+
+
+def _evidence_of(reasons: Sequence[LateReason]) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for reason in reasons:
+        name = reason.reason.value
+        if reason.reason is Reason.PROGRAMS:
+            figures[f"{name}_count"] = round(reason.late)
+        else:
+            figures[f"{name}_frac"] = reason.late
+        if reason.reason in SHARES:
+            figures[f"others_{name}_frac"] = reason.others
+    return figures
 
 
 def _cost_so_far(run: RunResults, so_far_ns: int, steps: int) -> str:

@@ -38,8 +38,8 @@ from lightning_gpuprof.recorders.sampling.switch_points import (
     has_just_begun,
     lines_since_switch_point,
 )
-from lightning_gpuprof.records.lines import LineCount
-from lightning_gpuprof.records.phases import PHASES_IN_VALIDATION, Phase
+from lightning_gpuprof.records.lines import COLLECTIVE, LineCount
+from lightning_gpuprof.records.phases import BATCH_WORK, PHASES_IN_VALIDATION, Phase
 from lightning_gpuprof.runtime.places import (
     GPUPROF,
     USER,
@@ -58,6 +58,8 @@ _WAITING_FILES = ("threading.py", "queue.py")
 """Files of Python in which a thread waits for another."""
 _LOGGING_CALL = "call_to_log"
 """The function that wraps calls which log by a logger's `experiment`."""
+_COLLECTIVE = "wait_for_ranks"
+"""The function that wraps waits for collective operations."""
 
 
 class ThreadPlace(NamedTuple):
@@ -95,7 +97,7 @@ def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
     module_caller: FrameType | None = None  # the user's frame that calls a module
     in_module_hook: bool | None = None
     function_inside: str | None = None  # the user's function in the frame before, else empty
-    recomputes = logs = False
+    recomputes = logs = waits = False
     innermost_loop: str | None = None
     outside = False
     hook: CodeType | None = None  # the user's outermost function
@@ -104,8 +106,9 @@ def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
     for frame in frames_outwards(innermost):
         code = frame.f_code
         package = package_in(frame)
-        if user_frame is None and package == GPUPROF and code.co_name == _LOGGING_CALL:
-            logs = True
+        if user_frame is None and package == GPUPROF:
+            logs = logs or code.co_name == _LOGGING_CALL
+            waits = waits or code.co_name == _COLLECTIVE
         if package == "torch" and _runs(frame, MODULE_FILE, *MODULE_CALLERS):
             if in_module_hook is None and function_inside is not None:
                 in_module_hook = function_inside not in ("", "forward")
@@ -154,6 +157,8 @@ def place_in_loop(innermost: FrameType | None) -> ThreadPlace | None:
         kind = "model"  # activations are being recomputed
     if in_module_hook and kind not in ("wait", "workers", "log", "traceback"):
         kind = "hook"
+    if waits and phase in BATCH_WORK:
+        kind = COLLECTIVE
     if logs and phase is Phase.FORWARD:
         kind = "log"
     if kind == "log" and phase is not Phase.VALIDATION:

@@ -1,14 +1,15 @@
 import numpy as np
 import pytest
-from rule_cases import MS, every, exchanging, outcome, span
+from rule_cases import MS, device_sample, every, exchanging, outcome, span
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.findings.registry import rules
-from lightning_gpuprof.records.facts import BatchSizes
+from lightning_gpuprof.records.facts import BatchSizes, CoreWait, IoPressure, PageFaults
 from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import StepFlag
 
 
 @pytest.fixture
@@ -161,3 +162,77 @@ def test_a_host_whose_ranks_are_all_late_is_named(ranks):
     finding = outcome("straggler-rank", ranks(*each))
     assert [place.rank for place in finding.places if not place.file] == [2, 3]
     assert "on host node2" in finding.advice
+
+
+def test_waiting_for_what_rank_0_does_at_the_end_of_epochs_makes_no_straggler(ranks):
+    # In the first step of each epoch, rank 1 waits for rank 0, which has saved a checkpoint.
+    flags = every(10, StepFlag.EPOCH_START)
+    waits = every(10, 40 * MS, MS)
+    options = {"flags": flags}
+    run = ranks(exchanging(MS, MS, MS) | options, exchanging(MS, waits, waits) | options)
+    assert outcome("straggler-rank", run) is None
+
+
+def late_in(phase, late_records=(), other_records=()):
+    """Two ranks, of which rank 1 takes 5 ms longer in a phase, with what each has recorded."""
+    early = exchanging(MS, 8 * MS, 6 * MS, **{phase: MS}) | {"records": list(other_records)}
+    late = exchanging(MS, 3 * MS, MS, **{phase: 6 * MS}) | {"records": list(late_records)}
+    return early, late
+
+
+S = 1_000 * MS
+
+
+@pytest.mark.parametrize(
+    ("late", "other", "sentence"),
+    [
+        (
+            [CoreWait(10 * S, 3 * S)],
+            [CoreWait(10 * S, S)],
+            "It waits for a core in 30.0% of the time, the others in 10.0%",
+        ),
+        (
+            [IoPressure(10 * S, 4 * S)],
+            [IoPressure(10 * S, 0)],
+            "Its machine waits for storage in 40.0% of the time, the others in 0.0%",
+        ),
+        (
+            [CoreWait(10 * S, 0), PageFaults(9, 2 * S)],
+            [CoreWait(10 * S, 0), PageFaults(9, 0)],
+            "The kernel gives out memory in 20.0% of its time",
+        ),
+        (
+            [BatchSizes((150,) * 8)],
+            [BatchSizes((100,) * 8)],
+            "Its batches hold 50.0% more than those of the others",
+        ),
+        (
+            [device_sample(max_sm_clock_mhz=1200)],
+            [device_sample(max_sm_clock_mhz=1500)],
+            "Its GPU runs at a clock 20.0% below the others",
+        ),
+        (
+            [device_sample(max_others_count=2)],
+            [device_sample(max_others_count=0)],
+            "Other programs use its GPU, up to 2 at a time.",
+        ),
+    ],
+)
+def test_what_is_recorded_of_the_late_rank_alone_is_the_advice(ranks, late, other, sentence):
+    finding = outcome("straggler-rank", ranks(*late_in("data_wait", late, other)))
+    assert sentence in finding.advice
+    assert "uneven data" not in finding.advice
+
+
+def test_what_all_ranks_have_in_common_is_no_reason(ranks):
+    alike = [CoreWait(10 * S, 3 * S), BatchSizes((100,) * 8)]
+    finding = outcome("straggler-rank", ranks(*late_in("data_wait", alike, alike)))
+    assert "uneven data" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [("garbage_collection", "gc.freeze()"), ("checkpoint", "save less"), ("logging", "log in")],
+)
+def test_a_phase_of_a_known_kind_has_its_own_advice(ranks, phase, words):
+    assert words in outcome("straggler-rank", ranks(*late_in(phase))).advice

@@ -15,6 +15,7 @@ from lightning.pytorch.loggers.logger import DummyLogger
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
+from lightning_gpuprof.recorders.collective_waits import CollectiveWaits
 from lightning_gpuprof.recorders.sampling.pacing import SampleTiming
 from lightning_gpuprof.recorders.sampling.stack_lines import (
     LONG_NS,
@@ -82,12 +83,25 @@ class Model(BoringModel):
         self.log(Name("loss"), 0.0)
         with threading.Condition(Lock()):
             pass
+        in_collective(blocks)()
         # A frame of Python's own, innermost: what the user's line is in.
         json.dumps(Frame(), cls=Encodes)
         return super().training_step(batch, batch_idx)
 
     def on_before_optimizer_step(self, optimizer):
         look("hook")
+
+
+def in_collective(call):
+    """Wrap a function as a collective operation in which ranks wait."""
+    recorder = CollectiveWaits()
+    recorder._part, recorder._thread = SimpleNamespace(timed=True), threading.get_ident()
+    recorder._begin = recorder._end = lambda: None
+    return recorder._timed(call)
+
+
+def blocks():
+    found["collective"] = place_in_loop(sys._getframe(1))  # past this, which stands for torch
 
 
 class Name(str):
@@ -172,6 +186,7 @@ def test_the_phase_is_that_of_the_hook_around(places):
         "called": Phase.FORWARD,
         "logs": Phase.LOGGING,
         "waits": Phase.FORWARD,
+        "collective": Phase.FORWARD,
         "hook": Phase.OTHER,
         "run": Phase.CALLBACKS,
     }
@@ -187,6 +202,7 @@ def test_the_line_is_the_innermost_of_the_users_own(places):
         "called": "training_step",
         "logs": "training_step",
         "waits": "training_step",
+        "collective": "training_step",
         "hook": "on_before_optimizer_step",
         # What the callback runs is the model's, that it runs it is the callback's.
         "run": "on_train_batch_end",
@@ -198,6 +214,7 @@ def test_what_a_line_is_in_is_named_with_whose_it_is(places):
     assert (places["step"].callee, places["step"].kind) == (None, None)
     assert (places["logs"].callee, places["logs"].kind) == ("lightning.log", "log")
     assert places["waits"].kind == "wait"
+    assert places["collective"].kind == "collective"
     # In a hook on a module, not in the module itself.
     assert (places["watched"].kind, places["module"].kind) == ("hook", None)
 

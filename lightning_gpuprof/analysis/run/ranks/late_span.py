@@ -15,6 +15,8 @@ from lightning_gpuprof.shifts.levels import (
 
 MOST_ROWS = 16
 """Of many ranks and phases, those that are longest are looked at."""
+_LOW = 0.3
+"""A rank that was late by more than this share of its delay before is late all the time."""
 _OUT_OF_NOISE = 9
 """Six standard deviations, by the median of absolute deviations."""
 _REACH = 3
@@ -83,16 +85,21 @@ def _span(values: Floats) -> tuple[int, int] | None:
     """Return the first index at which values are high, and the one after the last."""
     blocks = Blocks.of(len(values))
     change = find_change(blocks.medians(values))
-    if change is not None and not change.rises:
+    if change is not None and _is_new(change):
         is_lasting = change.until == blocks.count
         until = len(values) if is_lasting else _last(values, change, blocks)
         return _first(values, change, blocks), until
     # It may be late from the beginning: the same in the reverse order.
     reverse: Floats = values[::-1]
     change = find_change(blocks.medians(reverse))
-    if change is None or change.rises or change.until != blocks.count:
+    if change is None or not _is_new(change) or change.until != blocks.count:
         return None
     return 0, len(values) - _first(reverse, change, blocks)
+
+
+def _is_new(change: Change) -> bool:
+    """Return whether values were low before, and not only lower."""
+    return not change.rises and change.before <= _LOW * (change.before + change.height)
 
 
 def _first(values: Floats, change: Change, blocks: Blocks) -> int:

@@ -14,6 +14,7 @@ from lightning_gpuprof.analysis.run.steady import MIN_STEADY, steady_steps
 from lightning_gpuprof.arrays import Floats, Int64, Mask
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.rolled_run import COMPARED_CELLS
+from lightning_gpuprof.records.schema import StepFlag
 
 MIN_STEPS = 10
 """Fewer steps that all ranks have are not compared."""
@@ -99,6 +100,20 @@ class RankSteps:
     def _rows_before(self) -> list[Int64]:
         pairs = zip(self.sessions, self._rows, strict=True)
         return [_previous(_numbers(session), rows) for session, rows in pairs]
+
+
+def within_epochs(sessions: Sequence[Session], chosen: Sequence[Mask]) -> RankSteps:
+    """Return the chosen steps without the first of each epoch, or all if they are too few.
+
+    Before the first exchange of an epoch, ranks wait for what another rank does between epochs, and
+    for the workers of its loader.
+    """
+    first = int(StepFlag.EPOCH_START)
+    masks = [
+        mask & (session.columns["flags"] & first == 0) if "flags" in session.columns else mask
+        for session, mask in zip(sessions, chosen, strict=True)
+    ]
+    return RankSteps(sessions, masks) or RankSteps(sessions, chosen)
 
 
 def over_steps(table: Table, count: int) -> Table:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightning_gpuprof.analysis.run.loader_wait import LoaderWait, loader_wait
+from lightning_gpuprof.analysis.run.ranks.late_reasons import LateReason, late_reasons
 from lightning_gpuprof.analysis.run.ranks.late_span import LateSpan, late_span
 from lightning_gpuprof.analysis.run.ranks.rank_lateness import (
     Lateness,
@@ -25,7 +26,12 @@ from lightning_gpuprof.analysis.run.ranks.rank_lateness import (
     unequal_phases,
 )
 from lightning_gpuprof.analysis.run.ranks.rank_mesh import axes_of, group_name
-from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table, over_steps
+from lightning_gpuprof.analysis.run.ranks.rank_steps import (
+    RankSteps,
+    Table,
+    over_steps,
+    within_epochs,
+)
 from lightning_gpuprof.analysis.run.ranks.rank_work import (
     AFTER,
     MEETINGS,
@@ -83,6 +89,7 @@ class RankWaits:
         steps_frac: Their share of all steps that are compared.
         step_ns: The mean step among them.
         group: The name of the group that consists of exactly the late ranks, if they are one.
+        reasons: What is recorded of the late ranks, and differs on the others.
     """
 
     exchange_ns: int | None
@@ -108,6 +115,7 @@ class RankWaits:
     steps_frac: float = 1.0
     step_ns: int = 0
     group: str | None = None
+    reasons: tuple[LateReason, ...] = ()
 
     @property
     def delay_ns(self) -> int:
@@ -130,7 +138,7 @@ def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> Rank
         steady[rank] & (column != NOT_MEASURED)
         for rank, column in zip(order, exchanges, strict=True)
     ]
-    steps = RankSteps(sessions, chosen)
+    steps = within_epochs(sessions, chosen)
     if not steps:
         return None
     compared = _Compared(order, steps, exchanges, timed)
@@ -226,6 +234,14 @@ class _Compared:
             other_lines=other.last(HostLines),
             loader_wait=loader_wait(first, self.steps.chosen[late.rows[0]]),
             meets_in_forward=meets_in_forward,
+            reasons=late_reasons(
+                [self.steps.sessions[row] for row in late.rows],
+                [
+                    session
+                    for row, session in enumerate(self.steps.sessions)
+                    if row not in late.rows
+                ],
+            ),
             group=group_name(tuple(self._order[row] for row in late.rows), self._starts),
             step_ns=round(float(self.steps.named("dur_ns").mean())),
             steps=int(self.steps.numbers[-1] - self.steps.numbers[0]) + 1,
