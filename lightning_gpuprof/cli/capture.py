@@ -144,9 +144,10 @@ def _live_session(run: str) -> RunStart:
             f"{run} does not train any more: it {_ended(end)}. A capture needs a run that trains; "
             f"`lightning-gpuprof report {run}` shows what was recorded."
         )
-    if start.config.get("max_captures", 0) == 0:
+    if not start.config.get("max_captures") or start.config.get("timing") is False:
         raise ConfigError(
-            f"{run} does not answer: it trains without GpuProfCallback, or with max_captures=0."
+            f"{run} does not answer: it trains without GpuProfCallback, or with max_captures=0 or "
+            "timing=False."
         )
     is_here = start.host == socket.gethostname()
     silent_s = time.time() - os.stat(files[0]).st_mtime

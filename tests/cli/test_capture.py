@@ -151,6 +151,7 @@ def test_a_run_that_ends_before_it_has_seen_the_request_is_said(live, write_run)
     [
         ({"config": {}}, "trains without GpuProfCallback, or with max_captures=0"),
         ({"config": {"max_captures": 0}}, "max_captures=0"),
+        ({"config": {**CONFIG, "timing": False}}, "timing=False"),
     ],
 )
 def test_a_run_that_does_not_answer_is_refused(live, capsys, options, said):
