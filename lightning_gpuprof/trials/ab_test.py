@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from lightning_gpuprof.trials.latency import Latency, PreparedCall, check_counts
+from lightning_gpuprof.trials.latency import NS_PER_MS, Latency, PreparedCall, check_counts
+from lightning_gpuprof.units import duration
 
 _RESAMPLES = 2000
 _TAIL = 0.025
@@ -49,12 +50,15 @@ class ABResult:
 
     @override
     def __str__(self) -> str:
-        """Return the result as a sentence."""
-        bounds = f"{self.speedup_low:.2f} to {self.speedup_high:.2f}"
-        speed = f"{self.speedup:.2f} times as fast ({bounds})"
-        if self.correct:
-            return f"The optimized version agrees and is {speed}."
-        return f"The optimized version is wrong ({self.difference}); it is {speed}."
+        """Return both latencies, the speed-up and whether the results agree as a table."""
+        lines = [f"{'':10}  {'median':>10}  {'p95':>10}"]
+        for name, latency in (("baseline", self.baseline), ("optimized", self.optimized)):
+            median, p95 = (duration(ms * NS_PER_MS) for ms in (latency.median_ms, latency.p95_ms))
+            lines.append(f"{name:10}  {median:>10}  {p95:>10}")
+        bounds = f"{self.speedup_low:.2f} to {self.speedup_high:.2f}, 19 times in 20"
+        lines.append(f"{'speed-up':10}  {f'{self.speedup:.2f} x':>10}  {bounds}")
+        lines.append(f"{'results':10}  {'agree' if self.correct else f'differ: {self.difference}'}")
+        return "\n".join(lines)
 
 
 def ab_test(

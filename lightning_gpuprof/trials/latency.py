@@ -10,13 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.tensors import leaves_of
+from lightning_gpuprof.units import duration
 
 Timer = Callable[[Callable[[], Any]], int]
 """Makes a call, waits until its work is done, and returns the time in nanoseconds."""
-_NS_PER_MS = 1_000_000
+NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,24 @@ class Latency:
             raise KeyError(name)
         return getattr(self, name)
 
+    @override
+    def __str__(self) -> str:
+        """Return median, 95th percentile and the other figures as a table."""
+        calls = "1 call" if self.iterations == 1 else f"{self.iterations:,} calls"
+        clock = "device events" if self.clock == "device events" else "the host's clock"
+        rows = [
+            ("median", f"{_shown(self.median_ms)}  {calls}, by {clock}"),
+            ("p95", _shown(self.p95_ms)),
+            ("mean", f"{_shown(self.mean_ms)}  standard deviation {_shown(self.std_ms)}"),
+            ("range", f"{_shown(self.min_ms)} to {_shown(self.max_ms)}"),
+            ("first call", f"{_shown(self.first_call_ms)}  with compilation and initialization"),
+        ]
+        return "\n".join(f"{name:10}  {text}" for name, text in rows)
+
+
+def _shown(ms: float) -> str:
+    return duration(ms * NS_PER_MS)
+
 
 class PreparedCall:
     """A call after its warm-up, with the timer for the device that the first call has used."""
@@ -71,7 +91,7 @@ class PreparedCall:
 
     def summarize(self, times_ns: Sequence[int]) -> Latency:
         """Return the statistics of timed calls."""
-        times_ms = sorted(time_ns / _NS_PER_MS for time_ns in times_ns)
+        times_ms = sorted(time_ns / NS_PER_MS for time_ns in times_ns)
         return Latency(
             mean_ms=statistics.fmean(times_ms),
             median_ms=statistics.median(times_ms),
@@ -80,7 +100,7 @@ class PreparedCall:
             max_ms=times_ms[-1],
             p95_ms=times_ms[ceil(0.95 * len(times_ms)) - 1],
             iterations=len(times_ms),
-            first_call_ms=self._first_ns / _NS_PER_MS,
+            first_call_ms=self._first_ns / NS_PER_MS,
             clock=self._clock_name,
             times_ns=tuple(times_ns),
         )
@@ -141,7 +161,7 @@ def device_timer(device: torch.device | None, *, cuda: Any = torch.cuda) -> Time
         after.record(stream)
         after.synchronize()
         elapsed_ms: float = before.elapsed_time(after)
-        return round(elapsed_ms * _NS_PER_MS)
+        return round(elapsed_ms * NS_PER_MS)
 
     return time_ns
 

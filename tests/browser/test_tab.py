@@ -183,9 +183,32 @@ for (const type of ['pointerdown', 'pointerup']) t.canvas.dispatchEvent(new Poin
 """
 
 
+def test_a_selected_event_is_in_the_address_and_its_link_shows_it_again(page):
+    page.open("traced", view="timeline")
+    page.browser.type("input[type=search]", "StreamSynchronize")
+    page.wait_for("p.muted", "3 events hold")
+    page.click("td .link", "cudaStreamSynchronize")
+    picked = page.wait_for(".tl-detail", "cudaStreamSynchronize")
+    address = page.browser.run("return location.hash")
+    event, trace = (re.search(f"gpuprof.{key}=([^&]+)", address)[1] for key in ("event", "trace"))
+    page.open("traced", view="timeline", event=event, trace=trace)
+    assert page.wait_for(".tl-detail", "cudaStreamSynchronize") == picked
+
+
+def test_the_keys_of_the_timeline_are_shown_on_a_question_mark(page):
+    page.open("traced", view="timeline")
+    page.wait_for(".tl-canvas")
+    shown = "return !document.querySelector('.tl-keys').hidden"
+    assert page.browser.run(shown) is False
+    page.browser.type(".tl-canvas", "?")
+    assert page.browser.run(shown) is True
+    page.click(".button", "?")
+    assert page.browser.run(shown) is False
+
+
 def test_the_timeline_is_searched_zoomed_by_keys_and_its_range_kept_in_the_address(page):
     page.open("traced", view="timeline")
-    page.browser.type("input[type=search]", "StreamSynchronize\n")
+    page.browser.type("input[type=search]", "StreamSynchronize")
     page.wait_for("p.muted", "3 events hold \u201cStreamSynchronize\u201d, 297 \u00b5s together")
     whole = timeline(page, "t.to - t.from")
     page.browser.type(".tl-canvas", "++")

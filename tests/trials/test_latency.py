@@ -101,3 +101,16 @@ def test_device_events_time_the_devices_work_and_not_the_hosts():
     time_ns = device_timer(torch.device("cuda", 1), cuda=cuda)
     assert [time_ns(call), time_ns(call)] == [1_500_000] * 2
     assert cuda.waits == 2
+
+
+def test_a_latency_is_printed_as_a_table():
+    clock = FakeClock()
+    times = [700_000_000, *(number * 1_000_000 for number in range(1, 101))]
+    latency = benchmark_latency(takes(clock, times), warmup=1, iterations=100, clock=clock)
+    assert str(latency).splitlines() == [
+        "median      50.5 ms  100 calls, by the host's clock",
+        "p95         95.0 ms",
+        "mean        50.5 ms  standard deviation 29.0 ms",
+        "range       1.00 ms to 100 ms",
+        "first call  700 ms  with compilation and initialization",
+    ]

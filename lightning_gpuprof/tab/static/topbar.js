@@ -16,7 +16,7 @@ const STATES = {
   unreadable: ["unreadable", "its first record cannot be read"],
 };
 /** The parts of an address that concern a single run. */
-const OF_A_RUN = ["rank", "session", "trace", "view_ns", "find", "snapshot", "from", "to"];
+const OF_A_RUN = ["rank", "session", "trace", "view_ns", "event", "find", "snapshot", "from", "to"];
 
 /**
  * @param {import("./app.js").RunLine[]} runs

@@ -75,6 +75,7 @@ function key(widget, event) {
     "-": () => widget.zoom(1.4),
     s: () => widget.zoom(1.4),
     0: () => widget.show(...widget.span),
+    "?": () => widget.spec.help(),
   };
   const move = moves[event.key];
   if (!move) return;

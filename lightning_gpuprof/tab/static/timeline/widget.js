@@ -28,6 +28,7 @@ const SHORTEST_NS = 200;
  * @property {(event: Picked) => void} select
  * @property {(from: number, to: number) => void} moved Called once the view rests.
  * @property {(error: unknown) => void} failed
+ * @property {() => void} help Shows the keys.
  */
 
 export class TimelineWidget {

@@ -69,6 +69,6 @@ export function cyclePicker(context, cycles, picked) {
     label: "Profiler cycle",
     options: cycles.map((cycle) => [cycle.trace_file, name(cycle)]),
     value: picked ?? "",
-    pick: (trace) => context.go({ trace, view_ns: undefined }),
+    pick: (trace) => context.go({ trace, view_ns: undefined, event: undefined }),
   });
 }

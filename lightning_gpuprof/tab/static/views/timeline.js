@@ -10,6 +10,9 @@ import { table } from "../table.js";
 import { TimelineWidget } from "../timeline/widget.js";
 import { absent, askAgain, cyclePicker } from "./cycles.js";
 
+/** A search begins after so long without another letter. */
+const TYPING_MS = 200;
+
 /** @typedef {import("../payloads").EventDetails} EventDetails */
 /** @typedef {import("../payloads").TimelineEvent} TimelineEvent */
 /** @typedef {import("../timeline/widget.js").Picked} Picked */
@@ -61,6 +64,9 @@ class TimelineView {
     this.details = h("div.tl-details", { "aria-live": "polite" }, hint());
     this.matches = h("div");
     this.perfetto = h("div");
+    this.keys = keys();
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.typing = undefined;
     this.widget = new TimelineWidget({
       payload,
       state: this.state,
@@ -70,8 +76,11 @@ class TimelineView {
       moved: (from, to) =>
         context.note({ view_ns: this.isWhole(from, to) ? undefined : `${Math.round(from)}_${Math.round(to)}` }),
       failed: (error) => this.say(error),
+      help: () => this.toggleKeys(),
     });
     context.onMount(() => this.widget.mounted());
+    const shared = Number(context.state.event ?? NaN);
+    if (context.source.live && shared >= 0) context.onMount(() => this.selectNumber(shared));
   }
 
   node() {
@@ -80,8 +89,9 @@ class TimelineView {
     return card(
       "Timeline",
       `${count(payload.events)} events over ${duration(last - first)}, by the trace's clock. ` +
-        "Drag to move, Ctrl and wheel to zoom, double-click an event to fill the view.",
+        "Drag to move, Ctrl and wheel to zoom, double-click an event to fill the view, ? for the keys.",
       this.tools(),
+      this.keys,
       widget.node,
       legend(payload.used),
       this.matches,
@@ -107,7 +117,7 @@ class TimelineView {
       placeholder: "Search events…",
       "aria-label": "Search events by name",
       value: state.search ?? "",
-      onchange: (/** @type {Event} */ event) => this.search(/** @type {HTMLInputElement} */ (event.target).value),
+      oninput: (/** @type {Event} */ event) => this.searchSoon(/** @type {HTMLInputElement} */ (event.target).value),
     });
     const searched = state.search;
     if (searched && context.source.live) context.onMount(() => this.search(searched));
@@ -124,11 +134,16 @@ class TimelineView {
       button("−", "Zoom out", () => widget.zoom(1.6)),
       button("+", "Zoom in", () => widget.zoom(0.6)),
       button("Fit", "Show all", () => widget.show(...widget.span)),
+      button("?", "Keys", () => this.toggleKeys()),
       hasFile &&
         h("button.button", { onclick: () => openInPerfetto(url, title, (text) => this.say(text)) }, "Open in Perfetto"),
       hasFile && context.perfetto && h("button.button", { onclick: () => this.embed(url) }, "Perfetto here"),
       this.status,
     );
+  }
+
+  toggleKeys() {
+    this.keys.hidden = !this.keys.hidden;
   }
 
   /** Shows the whole trace in Perfetto, below the timeline. @param {string} url */
@@ -153,8 +168,18 @@ class TimelineView {
     return from <= first && to >= last;
   }
 
+  /** Selects the event that the address names. @param {number} event */
+  async selectNumber(event) {
+    try {
+      this.select(await this.context.get("timeline_event", { trace: this.trace, event }));
+    } catch (error) {
+      this.say(error);
+    }
+  }
+
   /** @param {{event: number, name: string, kind: string, start_ns: number, dur_ns: number}} event */
   async select(event) {
+    this.context.note({ event: String(event.event), trace: this.trace });
     const select = (/** @type {TimelineEvent} */ other) => this.select(other);
     try {
       const known = await this.context.get("timeline_event", { trace: this.trace, event: event.event });
@@ -168,19 +193,43 @@ class TimelineView {
     }
   }
 
+  /** Searches once the reader has stopped typing. @param {string} text */
+  searchSoon(text) {
+    this.state.search = text;
+    clearTimeout(this.typing);
+    this.typing = setTimeout(() => this.search(text), TYPING_MS);
+  }
+
   /** @param {string} text */
   async search(text) {
     this.state.search = text;
     this.widget.search(text);
-    this.matches.replaceChildren();
-    if (!text) return;
+    if (!text) return this.matches.replaceChildren();
     try {
       const answer = await this.context.get("timeline_search", { trace: this.trace, text });
+      if (text !== this.state.search) return; // the reader went on typing
       this.matches.replaceChildren(...results(answer, text, (row) => this.select(eventOf(row))));
     } catch (error) {
       this.say(error);
     }
   }
+}
+
+/** The keys that move the timeline while it has the focus. */
+function keys() {
+  const all = [
+    ["← → or A D", "move"],
+    ["+ − or W S", "zoom in and out"],
+    ["0", "show all"],
+    ["Ctrl and wheel", "zoom at the pointer"],
+    ["Shift and wheel", "move"],
+    ["?", "show or hide these keys"],
+  ];
+  return h(
+    "dl.evidence.tl-keys",
+    { "aria-label": "Keys", hidden: true },
+    all.map(([key, action]) => h("div", null, h("dt", null, h("kbd", null, key)), h("dd", null, action))),
+  );
 }
 
 function hint() {
