@@ -158,7 +158,7 @@ def sampled(name: str, seconds: float, folder: str) -> dict[int, tuple[float, fl
     from torch.utils.data import DataLoader, Dataset
 
     from lightning_gpuprof import GpuProfCallback
-    from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
+    from lightning_gpuprof.analysis.run.line_samples import LEAST_COUNT
     from lightning_gpuprof.records.lines import HostLines, LineCount, WorkerLines
     from lightning_gpuprof.records.phases import Phase
     from lightning_gpuprof.records.reader import read_run

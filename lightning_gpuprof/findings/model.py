@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from lightning_gpuprof.analysis.run.line_times import LineTime
+from lightning_gpuprof.analysis.run.line_samples import LineTime
 from lightning_gpuprof.analysis.savings.conformal import Coverage
 from lightning_gpuprof.records.lines import CodePlace, LineCount
 from lightning_gpuprof.records.schema import SyncSite

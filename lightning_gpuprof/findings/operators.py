@@ -6,7 +6,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT, LineTime
+from lightning_gpuprof.analysis.run.line_samples import LEAST_COUNT, LineTime
 from lightning_gpuprof.findings.tables import read_toml
 from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.phases import Phase

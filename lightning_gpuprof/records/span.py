@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -15,6 +17,7 @@ from lightning_gpuprof.records.files import LOCAL, FileSystem
 from lightning_gpuprof.records.lines import (
     CapturedLines,
     HostLines,
+    LineCount,
     ModuleCalls,
     OutsideLines,
     WorkerLines,
@@ -90,9 +93,9 @@ def steps_in(session: Session, span: StepSpan) -> Session:
     Times count from the span's beginning, which is that of its first step; what lies between two
     steps belongs to the earlier. A span that begins with the session's first step has its setup,
     too, and one that has its last step also what follows. Records that sum up the whole session
-    are left out, and so are profiler cycles and sampled lines that the span has not all steps of.
-    Lines that were sampled for a capture are those of its span. Steps that were not timed by phase
-    count where the first of their window does.
+    are left out, and so are profiler cycles that the span has not all steps of. Of sampled lines,
+    also of those of captures, the samples in the span's steps are left. Steps that were not timed
+    by phase count where the first of their window does.
 
     Raises:
         RecordError: The session recorded no step of the span.
@@ -142,20 +145,15 @@ class _Part:
         start = msgspec.structs.replace(self._whole.start, started_unix_ns=began)
         others = (self._within(record) for record in self._whole.records[1:])
         records = [start, *(record for record in others if record is not None)]
-        for captured in self._whole.all(CapturedLines):
-            if captured.host is not None and self._covers(captured.host):
-                records.append(captured.host)
-                records += [captured.workers] if captured.workers is not None else []
+        records += self._sampled()
         if (end := self._end(records, len(columns["start_ns"]))) is not None:
             records.append(end)
         return replace(self._whole, start=start, records=tuple(records), columns=columns)
 
     def _within(self, record: schema.Record) -> schema.Record | None:
         """Return a record, or what of it lies in the span; None for one that does not."""
-        if isinstance(record, (schema.RunEnd, CapturedLines, *_OF_ALL_STEPS)):
+        if isinstance(record, (schema.RunEnd, HostLines, CapturedLines, *_OF_ALL_STEPS)):
             return None
-        if isinstance(record, HostLines):
-            return record if self._covers(record) else None
         if isinstance(record, facts.SlowDown):
             return record if record.since_step in self._span else None
         if isinstance(record, _OF_FIRST_STEPS):
@@ -178,11 +176,60 @@ class _Part:
             return msgspec.structs.replace(record, start_ns=start_ns, end_ns=end_ns)
         return record
 
-    def _covers(self, lines: HostLines) -> bool:
-        """Return whether all samples are of steps in the span."""
-        if lines.first_step is None or lines.last_step is None:
-            return False
-        return lines.first_step in self._span and lines.last_step in self._span
+    def _sampled(self) -> Iterator[HostLines | WorkerLines]:
+        """Yield the samples of the span's steps, those of captures together with the others."""
+        of_captures = self._whole.all(CapturedLines)
+        recorded = [self._whole.last(HostLines), *(captured.host for captured in of_captures)]
+        parts = [part for lines in recorded if lines and (part := self._lines(lines))]
+        for captured in of_captures:  # workers are sampled at the same time, without the step
+            if captured.workers is not None and captured.host in parts:
+                yield captured.workers
+        if len(parts) == 1:
+            yield parts[0]
+        elif parts:
+            by_phase = Counter[str]()
+            for part in parts:
+                by_phase.update(part.by_phase)
+            yield HostLines(
+                sum(part.whole for part in parts),
+                tuple(line for part in parts for line in part.lines),
+                dict(by_phase),
+                steps=tuple(step for part in parts for step in part.steps),
+            )
+
+    def _lines(self, lines: HostLines) -> HostLines | None:
+        """Return the samples of steps in the span; None if there are none, or it is not known.
+
+        Of samples outside of the listed lines, which phase they are of is estimated.
+        """
+        first, last = lines.first_step, lines.last_step
+        if first is not None and last is not None and first in self._span and last in self._span:
+            return lines
+        whole = sum(step in self._span for step in lines.steps)
+        if not whole:
+            return None
+        inside = [self._samples(line) for line in lines.lines]
+        listed, listed_inside = Counter[str](), Counter[str]()
+        for line, part in zip(lines.lines, inside, strict=True):
+            listed[line.phase] += line.count
+            listed_inside[line.phase] += part.count
+        others = lines.whole - listed.total()
+        others_frac = (whole - listed_inside.total()) / others if others > 0 else 0.0
+        by_phase = {
+            phase: listed_inside[phase] + round(max(0, count - listed[phase]) * others_frac)
+            for phase, count in lines.by_phase.items()
+        }
+        return HostLines(
+            whole,
+            tuple(line for line in inside if line.count),
+            {phase: count for phase, count in by_phase.items() if count},
+            steps=tuple(step for step in lines.steps if step in self._span),
+        )
+
+    def _samples(self, line: LineCount) -> LineCount:
+        steps = tuple(step for step in line.steps if step in self._span)
+        doubt = min(line.doubt, len(steps))
+        return msgspec.structs.replace(line, count=len(steps), doubt=doubt, steps=steps)
 
     def _scalars(self, record: schema.Scalars) -> schema.Scalars | None:
         inside = [index for index, step in enumerate(record.steps) if step in self._span]

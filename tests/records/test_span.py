@@ -4,7 +4,7 @@ from made_records import MS, memory
 
 from lightning_gpuprof.errors import ConfigError, RecordError
 from lightning_gpuprof.records.facts import AnomalyMode, BatchSizes, CoreWait, ProcessMemory
-from lightning_gpuprof.records.lines import CapturedLines, HostLines, WorkerLines
+from lightning_gpuprof.records.lines import CapturedLines, HostLines, LineCount, WorkerLines
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
@@ -182,6 +182,31 @@ class TestLines:
         whole = session(lines)
         assert steps_in(whole, StepSpan(5, 50)).last(HostLines) == lines
         assert steps_in(whole, StepSpan(20)).last(HostLines) is None
+
+    def test_are_the_samples_of_its_steps_where_these_are_recorded(self, session):
+        line = LineCount(
+            "forward", "t.py", 3, "f", "g()", None, None, 4, doubt=3, steps=(5, 10, 60, 70)
+        )
+        lines = HostLines(
+            8, (line,), {"forward": 6, "backward": 2}, first_step=5, last_step=80,
+            steps=(5, 8, 10, 20, 60, 61, 70, 80),
+        )  # fmt: skip
+        part = steps_in(session(lines), StepSpan(50)).last(HostLines)
+        assert (part.whole, part.steps) == (4, (60, 61, 70, 80))
+        (inside,) = part.lines
+        assert (inside.count, inside.doubt, inside.steps) == (2, 2, (60, 70))
+        # Of four samples elsewhere, two in each phase, half are in the span.
+        assert part.by_phase == {"forward": 3, "backward": 1}
+
+    def test_of_captures_count_together_with_the_others(self, session):
+        first, second = (
+            HostLines(
+                2, (), {"forward": 2}, first_step=step, last_step=step + 1, steps=(step, step)
+            )
+            for step in (10, 60)
+        )
+        part = steps_in(session(first, CapturedLines(0, second)), StepSpan(5)).last(HostLines)
+        assert (part.whole, part.by_phase) == (4, {"forward": 4})
 
     def test_of_a_capture_in_the_span_are_those_of_the_span(self, session):
         first = HostLines(3, (), {"forward": 3}, first_step=0, last_step=40)

@@ -11,7 +11,8 @@ from lightning_gpuprof.analysis.compare import same
 from lightning_gpuprof.analysis.compare.bootstrap import Interval, change_of_fit
 from lightning_gpuprof.analysis.compare.outputs import check_outputs
 from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
-from lightning_gpuprof.analysis.run.line_times import LineTime, line_times, unlisted_ns
+from lightning_gpuprof.analysis.run.line_samples import LineTime
+from lightning_gpuprof.analysis.run.line_times import line_times, unlisted_ns
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.steady import Distribution
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts

@@ -1,16 +1,19 @@
 """What changed with a slow-down: the line that takes longer, and the counters of the host."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from lightning_gpuprof.analysis.run.circumstances import circumstances
+from lightning_gpuprof.analysis.run.every_step import UntimedPhases
+from lightning_gpuprof.analysis.run.line_samples import LineTime, times_at_lines
+from lightning_gpuprof.analysis.run.phase_split import phase_split
 from lightning_gpuprof.analysis.run.slow_downs import costliest, spans_around
 from lightning_gpuprof.analysis.run.steady import steady_steps
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.facts import SlowDown
-from lightning_gpuprof.records.lines import CapturedLines, HostLines, LineCount
+from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.span import StepSpan, steps_in
@@ -41,7 +44,7 @@ class SlowDownCause:
     """
 
     slow_down: SlowDown
-    line: LineCount | None = None
+    line: LineTime | None = None
     line_before_ns: int = 0
     line_during_ns: int = 0
     changed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -53,76 +56,61 @@ def slow_down_cause(session: Session, slow_downs: tuple[SlowDown, ...]) -> SlowD
     slow_down = costliest(slow_downs, session.steps)
     if slow_down is None:
         return None
-    line, before_ns, during_ns = _line(session, slow_down)
+    parts = _parts(session, spans_around(slow_down, slow_downs))
+    line, before_ns, during_ns = _line(parts, slow_down)
     return SlowDownCause(
         slow_down,
         line,
         before_ns,
         during_ns,
-        _changed(session, spans_around(slow_down, slow_downs)),
+        _changed(parts),
         _epoch(session, slow_down.since_step),
     )
 
 
-def _line(session: Session, slow_down: SlowDown) -> tuple[LineCount | None, int, int]:
-    """Return the line of the phase whose time has grown most, with its time before and during.
-
-    A line's share of all samples before, and of all since, is its share of a step.
-    """
-    if slow_down.phase is None:
+def _line(
+    parts: tuple[Session, Session] | None, slow_down: SlowDown
+) -> tuple[LineTime | None, int, int]:
+    """Return the line of the phase whose time has grown most, with its time before and during."""
+    if slow_down.phase is None or parts is None:
         return None, 0, 0
-    recorded = [lines for lines in (session.last(HostLines),) if lines is not None]
-    recorded += [lines.host for lines in session.all(CapturedLines) if lines.host is not None]
-    span = StepSpan(slow_down.since_step, slow_down.until_step)
-    steps = [step for lines in recorded for step in lines.steps]
-    whole_before = sum(1 for step in steps if step < span.first)
-    whole_during = sum(1 for step in steps if step in span)
-    if not whole_during:
-        return None, 0, 0
-    mean_before_ns, mean_during_ns = _means(session, span)
-    lines = [line for each in recorded for line in each.of(Phase(slow_down.phase))]
-    best: tuple[LineCount | None, int, int] = (None, 0, 0)
-    for group in _by_place(lines):
-        at = [step for line in group for step in line.steps]
-        since = [step for step in at if step in span]
-        if len(since) < LEAST_SAMPLES:
-            continue
-        before = sum(1 for step in at if step < span.first)
-        before_ns = round(mean_before_ns * before / max(1, whole_before))
-        during_ns = round(mean_during_ns * len(since) / whole_during)
-        if during_ns - before_ns > best[2] - best[1]:
-            best = group[0], before_ns, during_ns
-    more_ns = mean_during_ns - mean_before_ns
+    before, during = (_times(part, Phase(slow_down.phase)) for part in parts)
+    more_ns = _mean_ns(parts[1]) - _mean_ns(parts[0])
+    best: tuple[LineTime | None, int, int] = (None, 0, 0)
+    for place, line in during.items():
+        before_ns = before[place].mean_ns if place in before else 0
+        if line.count >= LEAST_SAMPLES and line.mean_ns - before_ns > best[2] - best[1]:
+            best = line, before_ns, line.mean_ns
     return best if best[2] - best[1] >= LEAST_PART * more_ns else (None, 0, 0)
 
 
-def _by_place(lines: Sequence[LineCount]) -> list[list[LineCount]]:
-    groups: dict[tuple[str, int], list[LineCount]] = {}
-    for line in lines:
-        groups.setdefault((line.file, line.line), []).append(line)
-    return [sorted(group, key=lambda line: -line.count) for group in groups.values()]
-
-
-def _means(session: Session, span: StepSpan) -> tuple[float, float]:
-    """Return the mean step before a span and in it."""
-    steps = session.columns.get("step", np.arange(session.steps))
-    dur_ns = session.columns["dur_ns"]
-    inside = steps >= span.first
-    if span.last is not None:
-        inside &= steps <= span.last
-    before = steps < span.first
-    means = [float(dur_ns[which].mean()) if which.any() else 0.0 for which in (before, inside)]
-    return means[0], means[1]
-
-
-def _changed(
-    session: Session, spans: tuple[StepSpan, StepSpan] | None
-) -> dict[str, tuple[float, float]]:
-    if spans is None:
+def _times(part: Session, phase: Phase) -> dict[tuple[str, int], LineTime]:
+    """Return the time per step at the sampled lines of a phase."""
+    lines = part.last(HostLines)
+    if lines is None:
         return {}
+    split = phase_split(UntimedPhases(part, steady_steps(part)))
+    per_step = {phase: split[phase].per_step} if phase in split else {}
+    times = times_at_lines(lines, per_step, max(1, round(_mean_ns(part))), least=1)
+    return {(line.file, line.line): line for line in times}
+
+
+def _mean_ns(part: Session) -> float:
+    return float(part.columns["dur_ns"].mean())
+
+
+def _parts(
+    session: Session, spans: tuple[StepSpan, StepSpan] | None
+) -> tuple[Session, Session] | None:
+    """Return the session's steps before a slow-down and those during it."""
     try:
-        parts = [steps_in(session, span) for span in spans]
+        return None if spans is None else (steps_in(session, spans[0]), steps_in(session, spans[1]))
     except RecordError:
+        return None
+
+
+def _changed(parts: tuple[Session, Session] | None) -> dict[str, tuple[float, float]]:
+    if parts is None:
         return {}
     before, during = (circumstances(part, steady_steps(part)) for part in parts)
     return {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import sqrt
 
-from lightning_gpuprof.analysis.run.line_times import SampledLine, group_by_line
+from lightning_gpuprof.analysis.run.line_samples import SampledLine, group_by_line
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.phases import Phase

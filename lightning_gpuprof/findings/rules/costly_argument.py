@@ -27,7 +27,7 @@ says so; anomaly detection, validation, logging and checkpoints have findings of
 
 from dataclasses import dataclass, replace
 
-from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
+from lightning_gpuprof.analysis.run.line_samples import LEAST_COUNT
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.savings.hidden import exposed

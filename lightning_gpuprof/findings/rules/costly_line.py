@@ -25,7 +25,8 @@ The finding promises a saving only on a CPU, where a trace shows that the operat
 take a fifth of the step: up to all of their time (`heavy_operators_ns`). Else it is `info`.
 """
 
-from lightning_gpuprof.analysis.run.line_times import LineTime, line_times
+from lightning_gpuprof.analysis.run.line_samples import LineTime
+from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity

@@ -37,7 +37,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from lightning_gpuprof.analysis.run.epochs import ValidationGrowth
-from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
+from lightning_gpuprof.analysis.run.line_samples import LEAST_COUNT
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.savings.cheaper_batches import validation_ns

@@ -28,7 +28,7 @@ A few values per step are usual, so the severity goes by the time beyond 1 ms.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
+from lightning_gpuprof.analysis.run.line_samples import LEAST_COUNT
 from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of

@@ -2,12 +2,8 @@
 
 from dataclasses import asdict
 
-from lightning_gpuprof.analysis.run.line_times import (
-    SampledLine,
-    group_by_line,
-    line_times,
-    unlisted_ns,
-)
+from lightning_gpuprof.analysis.run.line_samples import SampledLine, group_by_line
+from lightning_gpuprof.analysis.run.line_times import line_times, unlisted_ns
 from lightning_gpuprof.analysis.run.module_times import module_times
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, worker_line_times
