@@ -17,6 +17,8 @@ KINDS_SUFFIX = ".kinds.json"
 """Of the file beside a memory snapshot with the addresses of parameters, gradients and so on."""
 LAYOUT_SUFFIX = ".layout"
 """Appended to a trace file's name: its events laid out in lanes, for the tab's timeline."""
+JOB_NAME = "ranks.job.json"
+"""What all ranks' traces in a folder say together."""
 _RECORD_NAME = re.compile(r"rank([0-9]{1,6})\.jsonl")
 MOST_BYTES = 1 << 28
 """The largest file that is read as a whole."""

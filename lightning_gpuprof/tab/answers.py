@@ -25,6 +25,7 @@ from lightning_gpuprof.report.charts.cycles import Waiting
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.memory_sites import MemorySites
 from lightning_gpuprof.report.charts.query import Query, QueryError
+from lightning_gpuprof.report.charts.ranks import RanksPayload
 from lightning_gpuprof.report.charts.registry import find_view
 from lightning_gpuprof.report.charts.run_table import Summary, run_table
 from lightning_gpuprof.report.charts.run_views import Listing, RunLine, runs_view
@@ -84,7 +85,12 @@ class Preparer:
             return {"state": "preparing"}
 
     def analyse(self, run: LoadedRun) -> None:
-        """Have the first trace of a run analysed that needs it; a later request starts the next."""
+        """Have the first trace of a run analysed that needs it; a later request starts the next.
+
+        Traces of all ranks without records are compared first: that is what their page begins with.
+        """
+        if run.has_only_traces and run.job_files is not None and run.job is None:
+            self.state("job", run.folder)
         for trace in run.stale_traces:
             if self.state("analysis", trace)["state"] == "preparing":
                 return
@@ -225,6 +231,8 @@ class Answers:
         if isinstance(payload, MemorySites):
             work = self._preparer.state("memory", os.path.join(run.folder, payload.file or ""))
             return replace(payload, **work)
+        if isinstance(payload, RanksPayload):
+            return replace(payload, **self._preparer.state("job", run.folder))
         trace = str(getattr(payload, "trace", None))
         if state == "not-prepared":
             return replace(payload, **self._preparer.state("timeline", run.trace_path(trace)))

@@ -94,7 +94,7 @@ def state_of_run(path: str) -> State:
     """
     fs = file_system_for(path)
     folder = files.run_folder(path, fs)
-    kinds = (".jsonl", files.ANALYSIS_SUFFIX, files.LAYOUT_SUFFIX)
+    kinds = (".jsonl", files.ANALYSIS_SUFFIX, files.LAYOUT_SUFFIX, files.JOB_NAME)
     names = [name for name in fs.listdir(folder) if name.endswith(kinds) or files.is_trace(name)]
     return tuple((name, _state_of_file(os.path.join(folder, name), fs)) for name in names)
 

@@ -61,6 +61,7 @@ def logs(made_runs, tmp_path_factory):
     made_runs.runs_of_two_models(root / "two_models")
     made_runs.worker_run(root / "workers")
     made_runs.slowing_run(root / "slowing")
+    shutil.copytree(Path(__file__).parents[1] / "data" / "job" / "gloo-4", root / "gloo-4")
     lacking = made_runs.many_rank_run(root / "lacking", ranks=3, late=2)
     (lacking / "plugins" / "gpuprof" / "rank2.jsonl").unlink()
     for snapshot in lay_out(root / "h100").rglob(f"*{SNAPSHOT_SUFFIX}"):

@@ -86,6 +86,16 @@ def test_ranks_without_records_are_named(page):
     assert "Waits for others" not in said
 
 
+def test_all_ranks_traces_are_compared_by_a_process_and_shown(page):
+    page.open("gloo-4", view="ranks")
+    page.wait_for(".card", "Rank 1 comes last")
+    rows = page.rows("[data-table='collectives']")
+    assert {row[0] for row in rows} == {"all_reduce", "barrier", "broadcast"}
+    assert [row[0] for row in page.rows("[data-table='ranks']")] == ["0", "1", "2", "3"]
+    page.click(".tab", "Overview")
+    page.wait_for(".hero", "Rank 1 comes last")
+
+
 def test_of_many_ranks_the_lanes_are_those_that_others_wait_for(page):
     page.open("many_ranks", view="ranks")
     said = page.wait_for(".card", "Rank 27 delays each step by 9.")

@@ -103,8 +103,10 @@ def _natural_key(path: str) -> list[tuple[int, str]]:
 def _files(path: str) -> list[str]:
     if not os.path.isdir(path):
         return [path]
-    names = sorted(name for name in os.listdir(path) if is_trace(name) or _TRACE.search(name))
-    return [os.path.join(path, name) for name in names]
+    names = sorted(os.listdir(path))
+    # Beside the traces of torch.profiler's own names lie what was made of them, as JSON too.
+    traces = [name for name in names if is_trace(name)] or filter(_TRACE.search, names)
+    return [os.path.join(path, name) for name in traces]
 
 
 def read_job(

@@ -3,6 +3,8 @@
 import os
 from functools import cached_property
 
+from lightning_gpuprof.analysis.job.job_tables import JobTraces
+from lightning_gpuprof.analysis.job.read_job import JobFiles, job_files
 from lightning_gpuprof.analysis.run.sessions import choose_session
 from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.errors import RecordError, TraceError
@@ -10,6 +12,7 @@ from lightning_gpuprof.findings.trace_findings import judge_trace
 from lightning_gpuprof.records.files import LOCAL, FileSystem, is_trace, run_folder, written_unix_ns
 from lightning_gpuprof.records.reader import RankRecords, RunReader, Session
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunStart
+from lightning_gpuprof.report.build_job import job_document
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.build_trace import trace_document, unanalysed_document
 from lightning_gpuprof.report.charts.layout_file import LoadedLayout
@@ -18,6 +21,7 @@ from lightning_gpuprof.report.document import Document
 from lightning_gpuprof.report.load import Report, load_report
 from lightning_gpuprof.report.notices import rank_list
 from lightning_gpuprof.report.stored_analysis import read_analysis, stale_traces
+from lightning_gpuprof.report.stored_job import read_stored_job
 
 _TRACES_ONLY = (
     "Traces only, without records of GpuProfCallback: step times, operators and findings are of "
@@ -64,6 +68,18 @@ class LoadedRun:
         """The run's traces on local disks that this version should analyse."""
         return stale_traces(self.path) if self.fs is LOCAL else []
 
+    @cached_property
+    def job_files(self) -> JobFiles | None:
+        """The traces of all ranks; None if there are not several, or on remote disks."""
+        is_there = self.fs is LOCAL and os.path.isdir(self.folder)
+        return job_files([self.folder]) if is_there else None
+
+    @cached_property
+    def job(self) -> JobTraces | None:
+        """What the traces of all ranks say together; None if that is to be made first."""
+        files = self.job_files
+        return None if files is None else read_stored_job(self.folder, files)
+
     def report(self, query: Query) -> Report:
         """Return the report on the session that a request names."""
         session = self.session_number(query)
@@ -79,7 +95,9 @@ class LoadedRun:
         """Return the document that `lightning-gpuprof report --json` prints."""
         if not self.has_only_traces:
             return build_run(self.report(query))
-        analysis = self.last_analysis()
+        if self.job is not None:
+            return job_document(self.job, self.name)
+        analysis = None if self.job_files is not None else self.last_analysis()
         if analysis is None:
             return unanalysed_document(self.name)
         return trace_document(analysis, name=self.name, notices=(_TRACES_ONLY,))

@@ -12,10 +12,11 @@ KINDS = {
     "comparison": "lightning_gpuprof.report.comparison:write_comparison",
     "analysis": "lightning_gpuprof.report.stored_analysis:write_analysis",
     "timeline": "lightning_gpuprof.report.charts.layout_file:write_layout",
+    "job": "lightning_gpuprof.report.stored_job:write_job",
     "memory": "lightning_gpuprof.report.charts.memory_sites:write_sites",
 }
-"""By kind, the function that makes the file. It takes the path of a trace or a snapshot, or
-the paths of two runs and of the file to make."""
+"""By kind, the function that makes the file. It takes the path of a trace, of a snapshot or of
+a folder with all ranks' traces, or the paths of two runs and of the file to make."""
 
 
 def main(kind: str, *paths: str) -> None:

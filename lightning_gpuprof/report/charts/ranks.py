@@ -1,12 +1,16 @@
 """The ranks of a run side by side: where each rank's step goes, and which makes others wait."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from lightning_gpuprof.analysis.job.job_tables import JobTraces
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.report.build_job import job_sections
+from lightning_gpuprof.report.charts.cycles import CycleState
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query
 from lightning_gpuprof.report.document import Chart, Column, Part, Section, Table, Text, Value
@@ -56,10 +60,31 @@ class RanksPayload(Struct, frozen=True):
     sections: tuple[Section, ...] = ()
     nothing: str | None = None
     """Why there is nothing to compare."""
+    state: CycleState = "no-cycle"
+    """How far the comparison of all ranks' traces is."""
+    error: str | None = None
 
 
 def ranks_view(run: LoadedRun, query: Query) -> RanksPayload:
-    """Return the ranks side by side; of many, the first and those that others wait for."""
+    """Return the ranks side by side, by their records and by the traces of all ranks."""
+    payload = _by_records(run, query)
+    if run.job_files is None:
+        return payload
+    if run.job is None:
+        return replace(payload, state="not-prepared")
+    sections = (*payload.sections, *_by_traces(run.job))
+    return replace(payload, sections=sections, nothing=None, state="prepared")
+
+
+def _by_traces(job: JobTraces) -> Iterator[Section]:
+    """Yield what all ranks' traces say, under ids and titles that differ from the records'."""
+    for section in job_sections(job):
+        title = "Ranks by their traces" if section.id == "ranks" else section.title
+        yield replace(section, id=f"traces_{section.id}", title=title)
+
+
+def _by_records(run: LoadedRun, query: Query) -> RanksPayload:
+    """Compare the records; of many ranks, the first and those that others wait for."""
     report = run.report(query)
     results = report.results
     stepped = [view for view in results.ranks.views if view.mean_ns]

@@ -366,7 +366,8 @@ def _traces_alone(name: str, folder: str, fs: FileSystem) -> RunLine:
 
 def _with_analyses(line: RunLine, folder: str, names: Sequence[str], fs: FileSystem) -> RunLine:
     analyses = [name for name in names if name.endswith(files.ANALYSIS_SUFFIX)]
-    newest = files.written_unix_ns(folder, analyses, fs) or None
+    beside = [*analyses, files.JOB_NAME]
+    newest = files.written_unix_ns(folder, beside, fs) or None
     return replace(line, analysed=len(analyses), analysed_unix_ns=newest)
 
 

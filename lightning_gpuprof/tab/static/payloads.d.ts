@@ -556,6 +556,9 @@ export interface RanksPayload {
   sections: Section[];
   /** Why there is nothing to compare. */
   nothing: string | null;
+  /** How far the comparison of all ranks' traces is. */
+  state: "analysed" | "being-analysed" | "failed" | "no-cycle" | "not-analysed" | "not-prepared" | "prepared" | "preparing";
+  error: string | null;
 }
 
 /** A rank's mean steady step by phase, and what its device did in a profiled step. */

@@ -4,6 +4,7 @@ import { kindColor, phaseColor } from "../colors.js";
 import { h } from "../dom.js";
 import { duration } from "../format.js";
 import { sectionCard } from "../render.js";
+import { askAgain } from "./cycles.js";
 
 /** @typedef {import("../payloads").RankLane} RankLane */
 /** @typedef {import("../payloads").LanePart} LanePart */
@@ -19,7 +20,7 @@ export const ranks = {
     "A lane for each rank: the mean steady step by phase, by each host's own clock; below it what its device did, by the device's.",
   async render(context) {
     const payload = await context.get("ranks");
-    if (payload.nothing) return h("p.empty", { role: "note" }, payload.nothing);
+    const why = traces(payload) ?? payload.nothing;
     const surface = {
       ...context,
       charts: { ranks: () => lanes(payload.lanes) },
@@ -27,13 +28,26 @@ export const ranks = {
         ranks: (/** @type {import("../table.js").Row} */ row) => context.go({ view: "steps", rank: String(row.rank) }),
       },
     };
-    return h(
+    const node = h(
       "div",
       null,
       payload.sections.map((section) => sectionCard(surface, section)),
+      why && h("p.empty", { role: "note" }, why),
     );
+    askAgain(context, node, payload);
+    return node;
   },
 };
+
+/**
+ * Why the traces of all ranks are not compared here; null if they are, or if there are none.
+ * @param {import("../payloads").RanksPayload} payload
+ */
+function traces({ state, error }) {
+  if (state === "preparing") return "A separate process compares the traces of all ranks, and the result follows here.";
+  if (state === "failed") return `The traces of all ranks could not be compared: ${error}`;
+  return null;
+}
 
 /** @param {RankLane[]} all */
 function lanes(all) {
