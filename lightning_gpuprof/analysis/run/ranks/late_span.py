@@ -15,6 +15,8 @@ from lightning_gpuprof.shifts.levels import (
 
 MOST_ROWS = 16
 """Of many ranks and phases, those that are longest are looked at."""
+MOSTLY = 0.6
+"""The share of all lateness that lies within a span."""
 _LOW = 0.3
 """A rank that was late by more than this share of its delay before is late all the time."""
 _OUT_OF_NOISE = 9
@@ -64,11 +66,13 @@ def late_span(late: Floats, numbers: Int64) -> LateSpan | None:
     order = np.argsort(-late.mean(axis=1))[:MOST_ROWS]
     spans = [_span(late[row]) for row in order]
     costs = [
-        _cost(late[row], span) if span is not None else float(late[row].sum())
+        (_cost(late[row], span), span)
         for row, span in zip(order, spans, strict=True)
+        if span is not None
     ]
-    best = spans[int(np.argmax(costs))]
-    if best is None:
+    cost, best = max(costs, default=(0.0, None))
+    # Noise in other phases may hide the change of the whole work.
+    if best is None or cost < MOSTLY * float(late[order].sum(axis=1).max()):
         return None
     since, until = best
     return LateSpan(

@@ -39,6 +39,7 @@ from lightning_gpuprof.analysis.run.ranks.rank_work import (
     exchanges_of,
     trains_on_device,
 )
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.steady import mean
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.lines import HostLines, WorkerLines
@@ -46,6 +47,8 @@ from lightning_gpuprof.records.phases import BATCH_WORK, OWN_CALLBACKS, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED
 
+DDP = "DDP"
+"""Strategies that start with this exchange gradients alone: other collectives are the program's."""
 FORWARD_MORE = 1.5
 """The forward pass counts as a meeting if that explains this many times as much lateness."""
 MORE_THAN_PACE = 0.3
@@ -317,8 +320,10 @@ class _Compared:
         return over_steps(met, SPREAD_STEPS) if spread else met
 
     def _exposed_ns(self) -> int:
-        tables = [self._work.collectives(phase) for phase in BATCH_WORK]
-        tables.append(self.steps.table(self._exchanges))
+        tables = [self.steps.table(self._exchanges)]
+        strategies = {settings_of(session.start).strategy for session in self.steps.sessions}
+        if not any(strategy.startswith(DDP) for strategy in strategies):
+            tables += [self._work.collectives(phase) for phase in BATCH_WORK]
         return round(sum(float(table.min(axis=0).mean()) for table in tables))
 
     def _log_waited_ns(self) -> dict[int, int]:

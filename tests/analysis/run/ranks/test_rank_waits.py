@@ -184,3 +184,12 @@ def test_a_tensor_parallel_group_is_late_as_a_group(write_ranks):
 
     assert (compared.late, compared.late_ns) == ((2, 3), 8 * MS)
     assert compared.causes == {Phase.DATA_WAIT: 8 * MS}
+
+
+@pytest.mark.parametrize(("strategy", "expected"), [("DDPStrategy", 0), ("ModelParallel", 4 * MS)])
+def test_collectives_of_a_program_under_ddp_are_no_exchange_of_gradients(
+    compare, strategy, expected
+):
+    rank = sharded(MS, 2 * MS, 2 * MS)
+    compared = compare(rank, rank, trainer={"strategy": strategy})
+    assert compared.exchange_ns == expected

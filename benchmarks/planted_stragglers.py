@@ -1,6 +1,6 @@
 """48 planted stragglers on four ranks, and clean runs: who is blamed, for what, since when.
 
-    python benchmarks/stragglers.py [--folder /tmp/stragglers] [--only TEXT] [--clean 10]
+    python benchmarks/planted_stragglers.py [--folder FOLDER] [--only TEXT] [--clean 10]
 
 Four processes train on the CPU by gloo under DDP, `fully_shard` and 2 x 2 tensor-by-data. One rank
 (or the ranks of a tensor-parallel group) takes longer in the loader, in forward, in backward, in a
@@ -330,7 +330,7 @@ def _when_is_right(when: str, since: float | None, until: float | None) -> bool:
 
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/stragglers"))
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/planted_stragglers"))
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--clean", type=int, default=10, help="clean runs of every strategy")
     parser.add_argument("--again", action="store_true", help="judge the finished runs again")
@@ -359,7 +359,7 @@ def main() -> None:
     summary = summarized(results)
     print("\n".join(page(summary, results)))
     if not chosen.only:
-        write_results("stragglers", {**summary, "cases": results})
+        write_results("planted-stragglers", {**summary, "cases": results})
 
 
 def summarized(results: list[dict[str, Any]]) -> dict[str, Any]:
