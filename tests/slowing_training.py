@@ -57,7 +57,7 @@ class WeightWatch(Callback):
             return
         weights = torch.cat([weight.detach().flatten() for weight in module.parameters()])
         quarter = weights[::4].sort().values
-        self.spread.append(quarter[:: len(quarter) // 9])
+        self.spread.append(quarter[:: len(quarter) // 9].tolist())
 
 
 if __name__ == "__main__":

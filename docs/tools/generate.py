@@ -92,7 +92,9 @@ READING = {
     "overview": "This view says what a step takes, what holds it back, which change to make and "
     "what it gains, how busy the GPU is, and how the step divides into phases. Make "
     "the change, train again, and compare the two runs.",
-    "steps": "Look for steps that stand out. A click on one of the slowest shows which phase grew.",
+    "steps": "Look for steps that stand out. A click on one of the slowest shows which phase grew. "
+    "Red lines mark slow-downs, and bands captures: see "
+    "[It became slow](recipes.md#it-became-slow).",
     "timeline": "Look for gaps in the device's stream. The row above it says why the device was "
     "idle.",
     "operators": "Begin with the first three rows. Source lines and Modules say where they come "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.compare.compare import Comparison, compare
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.slow_downs import costliest, spans_around
+from lightning_gpuprof.analysis.run.slow_downs import spans_around
 from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.facts import SlowDown
@@ -39,9 +39,11 @@ def before_during(
     Returns:
         None if no slow-down was noticed, or no step was recorded before it.
     """
-    slow_down = costliest(run.slow_downs, run.steps.ran if run.steps else 0)
-    spans = None if slow_down is None else spans_around(slow_down, run.slow_downs)
-    if slow_down is None or spans is None:
+    if run.slow_down is None:
+        return None
+    slow_down = run.slow_down.slow_down
+    spans = spans_around(slow_down, run.slow_downs)
+    if spans is None:
         return None
     session = run.start.session
     try:

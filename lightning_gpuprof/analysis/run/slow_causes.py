@@ -53,7 +53,8 @@ class SlowDownCause:
 
 def slow_down_cause(session: Session, slow_downs: tuple[SlowDown, ...]) -> SlowDownCause | None:
     """Return the costliest slow-down of a session and what changed; None if there is none."""
-    slow_down = costliest(slow_downs, session.steps)
+    numbers = session.columns.get("step", np.arange(session.steps))
+    slow_down = costliest(slow_downs, int(numbers[-1]) if len(numbers) else 0)
     if slow_down is None:
         return None
     parts = _parts(session, spans_around(slow_down, slow_downs))
