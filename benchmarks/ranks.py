@@ -3,11 +3,11 @@
     python benchmarks/ranks.py [--quick] [--folder FOLDER]
 
 Records of ranks that train together are simulated: one rank is late in a phase, and the clocks of
-the machines differ by up to 3 s. For every number of ranks and steps the report is made in a
-process of its own; then one rank, and later every rank, appends a window, and the tab's overview is
-asked for again. The cases beside it are 64 ranks, which are read by their rollups: clean ones, a
-rank that is killed, one that joins late, damaged record files, and rollups that are damaged, old or
-missing.
+the machines differ by up to 3 s. In 100,000 steps it is late in the second half, and the report
+must say since when. For every number of ranks and steps the report is made in a process of its own;
+then one rank, and later every rank, appends a window, and the tab's overview is asked for again.
+The cases beside it are 64 ranks, which are read by their rollups: clean ones, a rank that is
+killed, one that joins late, damaged record files, and rollups that are damaged, old or missing.
 
 `--quick` leaves out sizes that say little more; 1,024 ranks x 100,000 steps are in both, and need
 12 GB in FOLDER.
@@ -39,6 +39,8 @@ from lightning_gpuprof.records.rollup import rollup_path  # noqa: E402
 SIZES = [(8, 1_000), (8, 100_000), (64, 10_000), (256, 10_000), (1_024, 1_000), (1_024, 10_000),
          (1_024, 100_000)]  # fmt: skip
 QUICK = [(64, 10_000), (1_024, 1_000), (1_024, 10_000), (1_024, 100_000)]
+LONG, SINCE_WITHIN = 100_000, 1_000
+"""Of so many steps a rank is late in the second half, which the report must say to so many."""
 LATE, PHASE = 5, Phase.FORWARD
 CASE_RANKS, CASE_STEPS = 64, 4_000
 MOST_CPU_S, MOST_MB, MOST_REFRESH_S = 20, 1_024, 0.3
@@ -72,7 +74,8 @@ def main() -> int:
     sizes, cases = [], []
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for ranks, steps in QUICK if options.quick else SIZES:
-            simulation = Simulation(ranks=ranks, steps=steps, late=LATE)
+            since = steps // 2 if steps == LONG else 0
+            simulation = Simulation(ranks=ranks, steps=steps, late=LATE, since=since)
             case = Case(f"{ranks:,} x {steps:,}", simulation)
             sizes.append(tried(case, Path(folder, "run"), is_size=True))
         for case in all_cases():
@@ -91,7 +94,6 @@ def main() -> int:
 
 def all_cases() -> list[Case]:
     """Return the cases of which the answer is known."""
-    late = Simulation(ranks=CASE_RANKS, steps=CASE_STEPS, late=LATE)
 
     def of(**options: Any) -> Simulation:
         return Simulation(ranks=CASE_RANKS, steps=CASE_STEPS, **{"late": LATE} | options)
@@ -101,16 +103,18 @@ def all_cases() -> list[Case]:
             Case(f"late in {phase.value}", of(phase=phase), late=(LATE, phase))
             for phase in (Phase.DATA_WAIT, Phase.FORWARD, Phase.BACKWARD, Phase.CALLBACKS)
         ),
-        Case("late by 8 ms", of(more_ns=8 * MS, late=CASE_RANKS - 1), late=(CASE_RANKS - 1, PHASE)),
+        Case(
+            "the last rank", of(more_ns=12 * MS, late=CASE_RANKS - 1), late=(CASE_RANKS - 1, PHASE)
+        ),
         Case("late in the last quarter", of(since=CASE_STEPS * 3 // 4)),
         *(Case(f"clean {seed}", of(late=None, seed=seed), late=None) for seed in range(4)),
         Case("a rank was killed", of(killed=(9, CASE_STEPS * 3 // 4))),
         Case("a rank joined late", of(joins_at=(9, CASE_STEPS // 2))),
-        Case("damaged lines", late, damaged_lines),
-        Case("a file of noise", late, noise, late=None),
-        Case("damaged rollups", late, damaged_rollups),
-        Case("old rollups", late, old_rollups),
-        Case("no rollups", late, no_rollups),
+        Case("damaged lines", of(), damaged_lines),
+        Case("a file of noise", of(), noise, late=None),
+        Case("damaged rollups", of(), damaged_rollups),
+        Case("old rollups", of(), old_rollups),
+        Case("no rollups", of(), no_rollups),
     ]
 
 
@@ -168,11 +172,18 @@ def tried(case: Case, run: Path, *, is_size: bool = False) -> dict[str, Any]:
         "record_bytes": sum(files),
         "written_s": round(written_s, 1),
         "wanted": wanted,
-        "right": result["late"] == wanted,
+        "right": result["late"] == wanted and _since_is_right(case.simulation, result["since"]),
         **result,
     }
     print({key: row[key] for key in ("name", "right", "cpu_s", "peak_mb")}, flush=True)
     return row
+
+
+def _since_is_right(simulation: Simulation, since: int | None) -> bool:
+    """Return whether a long run's report says since when the rank is late."""
+    if simulation.steps < LONG:
+        return True
+    return since is not None and abs(since - simulation.since) <= SINCE_WITHIN
 
 
 def measured(run: Path, *, is_size: bool) -> dict[str, Any]:
@@ -189,6 +200,7 @@ def measured(run: Path, *, is_size: bool) -> dict[str, Any]:
     late = next((finding for finding in report.findings if finding.id == FINDING), None)
     place = late.places[0] if late is not None and late.places else None
     result["late"] = None if place is None else [place.rank, place.phase]
+    result["since"] = None if late is None else late.evidence.get("since_step_count")
     result["rolled"] = report.results.ranks.rolled_steps is not None
     return result | (refreshed(run) if is_size else {})
 

@@ -29,7 +29,7 @@ from lightning_gpuprof.records.step_columns import NumberedWindow, Refuse, StepC
 
 __all__ = ["RankRecords", "RecordFile", "RunReader", "Session", "parse_records", "read_run"]
 
-MOST_RAW_BYTES, FEW_RANKS, MORE_OF_FEW = 1 << 25, 16, 8
+MOST_RAW_BYTES, FEW_RANKS, MORE_OF_FEW = 1 << 25, 16, 2
 """If the record files of several ranks are longer in all, only the lowest rank's steps are all read
 (see `rolled.py`); those of few ranks may be so many times as long. A step takes some 100 bytes."""
 _MOST_BYTES, _MOST_LINE, _MOST_WARNINGS = 1 << 30, 1 << 26, 100

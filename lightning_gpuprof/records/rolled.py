@@ -44,7 +44,7 @@ _STRETCH = msgspec.json.Decoder(Stretch)
 class _Stretches:
     """Stretches as arrays, of which many are held at once."""
 
-    FIELDS = ("start", "end", "first_step", "last_step", "steps", "steady", "median_ns")
+    FIELDS = ("start", "end", "first_step", "last_step", "steps", "steady", "marked", "median_ns")
 
     def __init__(self) -> None:
         self._fields = {name: array("q") for name in self.FIELDS}

@@ -17,14 +17,15 @@ _R = TypeVar("_R")
 class Rollup:
     """A rank's session by stretches of steps, in their order.
 
-    `first_step` and `last_step`, `steps`, `steady` and `median_ns` have a value per stretch, and so
-    has the sum of every column in `sums`; see `Stretch`.
+    `first_step` and `last_step`, `steps`, `steady`, `marked` and `median_ns` have a value per
+    stretch, and so has the sum of every column in `sums`; see `Stretch`.
     """
 
     first_step: Int64
     last_step: Int64
     steps: Int64
     steady: Int64
+    marked: Int64
     median_ns: Int64
     sums: dict[str, Int64]
 

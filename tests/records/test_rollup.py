@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_records import make_session
 
-from lightning_gpuprof.analysis.run.ranks import rank_steps
+from lightning_gpuprof.analysis.run.ranks import rank_steps, rolled_waits
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records import rolled, rolled_run, rollup
 from lightning_gpuprof.records.facts import CoreWait
@@ -24,12 +24,17 @@ _MEANS = {True: (), False: ("mean_ns", "phase_mean_ns", "exchange_ns")}
 SHARED = Phase.BACKWARD.value
 
 
-def rank_session(rank, *, steps=STEPS, world_size=RANKS, session=0, records=(), **options):
+def rank_session(
+    rank, *, steps=STEPS, world_size=RANKS, session=0, records=(), since=0, until=None, **options
+):
     """Return a rank's records of a training in which one rank is late in forward."""
     random = np.random.default_rng(rank)
     forward = random.normal(20 * MS, MS / 5, steps).astype(np.int64)
-    forward[:] += 8 * MS if rank == LATE else 0
-    exchange = np.full(steps, MS if rank == LATE else 9 * MS)
+    delay = np.zeros(steps, dtype=np.int64)
+    delay[since:until] = 8 * MS
+    forward += delay if rank == LATE else 0
+    exchange = MS + (0 if rank == LATE else delay)
+    exchange = np.broadcast_to(exchange, steps) + np.zeros(steps, dtype=np.int64)
     flags = np.zeros(steps, dtype=np.int64)
     flags[:3] = 1
     return make_session(
@@ -64,7 +69,7 @@ def run(tmp_path):
 @pytest.fixture
 def few_cells(monkeypatch):
     """Compare ranks by few steps."""
-    for module in (rolled_run, rank_steps):
+    for module in (rolled_run, rank_steps, rolled_waits):
         monkeypatch.setattr(module, "COMPARED_CELLS", RANKS * 400)
 
 
@@ -366,3 +371,43 @@ def test_a_session_of_another_schema_is_left_out(tmp_path):
     assert (short.newer, short.warnings) == (whole.newer, whole.warnings)
     assert [session.start.session for session in short.sessions] == [0]
     same_ranks(tmp_path)
+
+
+LONG = 12_000
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "span"),
+    [
+        (0, None, (None, None)),
+        (6_000, None, (6_000, None)),
+        (4_000, 8_000, (4_000, 7_999)),
+        (LONG - 200, None, (LONG - 200, None)),
+    ],
+)
+def test_since_when_a_rank_is_late_is_known_beyond_the_steps_that_are_compared(
+    tmp_path, few_cells, since, until, span
+):
+    write(tmp_path, steps=LONG, since=since, until=until)
+    ranks = analyze_run(by_rollups(tmp_path), {}).ranks
+    assert ranks.rolled_steps[0] > LONG - 1_500
+    waits = ranks.waits
+    assert (waits.late, waits.sure_ns is not None) == ((LATE,), True)
+    assert list(waits.causes) == [Phase.FORWARD]
+    # The first and the last stretch of a past delay are only partly late.
+    assert waits.delay_ns == pytest.approx(8 * MS, rel=0.05 if until is None else 0.25)
+    begin, end = span
+    bounds = (None, None) if waits.span is None else (waits.span.since, waits.span.until)
+    for bound, wanted in zip(bounds, (begin, end), strict=True):
+        if wanted is None:
+            assert bound is None
+        else:  # to a stretch
+            assert bound == pytest.approx(wanted, abs=rollup.STRETCH_STEPS)
+    late_steps = (LONG if end is None else end + 1) - (begin or 0)
+    assert waits.steps == pytest.approx(late_steps, abs=2 * rollup.STRETCH_STEPS)
+
+
+def test_nobody_is_late_in_long_clean_records(tmp_path, few_cells):
+    write(tmp_path, steps=LONG, since=LONG)
+    waits = analyze_run(by_rollups(tmp_path), {}).ranks.waits
+    assert (waits.sure_ns, waits.span) == (None, None)

@@ -14,6 +14,7 @@ from lightning_gpuprof.analysis.run.ranks.rank_waits import (
     exchange_at_most,
     rank_waits,
 )
+from lightning_gpuprof.analysis.run.ranks.rolled_waits import over_the_run
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 
@@ -81,4 +82,6 @@ def _compared_once(ranks: _SameSessions, world_size: int) -> RankResults:
     numbers = [session.columns["step"] for session in ranks.values() if session.steps]
     first = max((int(of_rank[0]) for of_rank in numbers), default=0)
     last = min((int(of_rank[-1]) for of_rank in numbers), default=0)
-    return replace(_compared(ranks, world_size), rolled_steps=(first, last))
+    results = _compared(ranks, world_size)
+    waits = over_the_run(results.waits, ranks)
+    return replace(results, waits=waits, rolled_steps=(first, last))
