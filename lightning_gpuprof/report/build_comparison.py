@@ -50,6 +50,8 @@ from lightning_gpuprof.units import percent
 
 ChangeType = TypeVar("ChangeType", bound=Change)
 MOST_ROWS = 20
+MOST_SETTINGS = 3
+"""How many settings the table of several runs names of each."""
 FIRST_ROWS = 8
 MIN_FIT_DIFFERENCE = 0.01
 """The sentence gives both changes if those of the whole fit and of a steady step differ by this."""
@@ -118,7 +120,7 @@ def build_several(
             "first",
             (Text((several_sentence(results),), "strong"), Figures(tuple(runs))),
         ),
-        Section("runs", "Runs", "page", (_runs_table(base, compared),)),
+        Section("runs", "Runs", "page", (_named_runs(base, compared), _runs_table(base, compared))),
     ]
     for number, (new, result) in enumerate(compared, start=1):
         for section in _sections(base, new, result, tolerance):
@@ -620,6 +622,61 @@ def _runs_table(base: Report, compared: Sequence[tuple[Report, Comparison]]) -> 
         }
         rows.append(row)
     return Table("runs", columns, tuple(rows))
+
+
+def _named_runs(base: Report, compared: Sequence[tuple[Report, Comparison]]) -> Table:
+    """Return each run by its name and by what differs, with its mean step and the change."""
+    names = distinct_names([base.name, *(new.name for new, _ in compared)])
+    rows: list[dict[str, Value]] = [
+        {"run": "base", "name": names[0], "mean_ns": base.results.step_ns}
+    ]
+    for number, (new, result) in enumerate(compared, start=1):
+        change = result.fit_change
+        row: dict[str, Value] = {
+            "run": str(number),
+            "name": names[number],
+            "differs": _differs_in(result),
+            "mean_ns": new.results.step_ns,
+            "change_interval_frac": None if change is None else Interval(change.low, change.high),
+        }
+        rows.append(row)
+    columns = (
+        Column("run", "Run", "text"),
+        Column("name", "Name", "text"),
+        Column("differs", "Differs in", "text"),
+        Column("mean_ns", "Mean step", "ns"),
+        Column("change_interval_frac", "Change, 19 times in 20", "change_frac"),
+    )
+    return Table("named_runs", columns, tuple(rows))
+
+
+def _differs_in(result: Comparison) -> str | None:
+    """Name the settings that distinguish a run from the base; None if none does."""
+    settings = [
+        f"{fact.name}={_number(fact.new)}"
+        for fact in result.differs
+        if fact.kind in ("settings", "model")
+    ]
+    more = len(settings) - MOST_SETTINGS
+    return (
+        ", ".join([*settings[:MOST_SETTINGS], *([f"and {more} more"] if more > 0 else [])]) or None
+    )
+
+
+def distinct_names(paths: Sequence[str]) -> list[str]:
+    """Return the ends of paths that distinguish them.
+
+    >>> distinct_names(["logs/a/version_0", "logs/b/version_0"])
+    ['a/version_0', 'b/version_0']
+    >>> distinct_names(["logs/version_0", "logs/version_1"])
+    ['version_0', 'version_1']
+    """
+    parts = [os.path.normpath(path).split(os.sep) for path in paths]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = [os.sep.join(own[-length:]) for own in parts]
+        if len({*names}) == len({*paths}):
+            return names
+    return list(paths)
 
 
 def _own_figures(report: Report) -> dict[str, Value]:

@@ -6,7 +6,7 @@ from made_records import memory
 from read_documents import rows
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.records.schema import Scalars
+from lightning_gpuprof.records.schema import Loader, Scalars
 from lightning_gpuprof.report.document import Figures, decode
 
 MS = 1_000_000
@@ -37,7 +37,7 @@ def test_each_run_is_a_row_beside_the_base(tries, capsys):
     assert (
         "Of 3 runs 1 is faster than the base, 1 is slower than the base, 1 is not measurably" in out
     )
-    lines = out.partition("\nRUNS\n")[2].splitlines()[1:5]
+    lines = out.partition("\nRUNS\n")[2].splitlines()[6:10]
     base, faster, _, slower = (line.split() for line in lines)
     assert base == ["base", "15.3", "ms", "523/s", "1.00", "GiB", "-", "-", "-"]
     assert faster[:4] == ["1", "10.3", "ms", "777/s"]
@@ -80,6 +80,20 @@ def test_the_document_of_several_runs_holds_each_comparison_in_full(tries, capsy
     assert {sections[f"{name}_3"].detail for name in ("steps", "phases", "values")} == {"verbose"}
 
 
+def test_runs_are_named_by_what_differs_with_mean_and_interval(make_session, write_run, capsys):
+    paths = []
+    for name, workers in (("a", 0), ("b", 4)):
+        session = make_session({"forward": FORWARD}, loader=Loader(num_workers=workers), samples=8)
+        paths.append(write_run(session, name=f"{name}/version_0"))
+    main(["compare", *paths, paths[1], "--json"])
+    document = decode(capsys.readouterr().out)
+    base, other, _ = rows(document, "named_runs", "run").values()
+    assert (base["name"], base.get("differs")) == ("a/version_0", None)
+    assert (other["name"], other["differs"]) == ("b/version_0", "num_workers=4")
+    change = other["change_interval_frac"]
+    assert change.low <= 0 <= change.high
+
+
 def test_one_slower_run_of_several_fails_the_check(tries):
     base, faster, same, slower = tries
     assert main(["compare", base, faster, same, "--fail-if-slower", "5%"]) == 0
@@ -119,13 +133,14 @@ def test_markdown_of_two_runs_begins_with_the_answer(tries, capsys):
     assert "| `loss` | yes | 2 | 0 | 0.5 | 0.5 |\n" in out
 
 
-def test_markdown_of_several_runs_is_one_table(tries, capsys):
+def test_markdown_of_several_runs_has_their_names_and_their_figures(tries, capsys):
     assert main(["compare", *tries, "--markdown"]) == 0
     out = capsys.readouterr().out
     assert "\n**Of 3 runs 1 is faster than the base, " in out
     lines = [line for line in out.splitlines() if line.startswith("|")]
-    assert [line.split(" | ")[0] for line in lines[2:]] == ["| base", "| 1", "| 2", "| 3"]
-    assert {line.count("|") for line in lines} == {10}
+    for table, bars in ((lines[:6], 6), (lines[6:], 10)):
+        assert [line.split(" | ")[0] for line in table[2:]] == ["| base", "| 1", "| 2", "| 3"]
+        assert {line.count("|") for line in table} == {bars}
     assert "\x1b" not in out
 
 
