@@ -21,6 +21,7 @@ BENCHMARKS = {
     "trace_engine": "reading/trace_engine.py",
     "rank_traces": "reading/rank_traces.py",
     "tab": "reading/tab.py",
+    "since_when": "since_when/run.py",
     "faults": "faults/run.py",
 }
 

@@ -1,6 +1,6 @@
 """What changed with a slow-down: the line that takes longer, and the counters of the host."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +26,7 @@ RATIO = 1.5
 """A circumstance has changed if it is by this factor larger or smaller than before."""
 LEAST_CHANGE = {"_frac": 0.02, "_bytes": 64e6, "_count": 1.0, "_ns": 1_000.0}
 """Smaller changes are left out, by the unit at the end of the name."""
+COLLECTS = "gc.collect("
 NEAR_STEPS = 20
 """An epoch, or a capture, begins with a slow-down if it begins within so many steps."""
 
@@ -75,7 +76,9 @@ def _line(
     """Return the line of the phase whose time has grown most, with its time before and during."""
     if slow_down.phase is None or parts is None:
         return None, 0, 0
-    before, during = (_times(part, Phase(slow_down.phase)) for part in parts)
+    if slow_down.phase == Phase.GARBAGE_COLLECTION.value:
+        return _collecting_line(parts[1]), 0, 0
+    before, during = (_times(part, (Phase(slow_down.phase),)) for part in parts)
     more_ns = _mean_ns(parts[1]) - _mean_ns(parts[0])
     best: tuple[LineTime | None, int, int] = (None, 0, 0)
     for place, line in during.items():
@@ -85,13 +88,22 @@ def _line(
     return best if best[2] - best[1] >= LEAST_PART * more_ns else (None, 0, 0)
 
 
-def _times(part: Session, phase: Phase) -> dict[tuple[str, int], LineTime]:
-    """Return the time per step at the sampled lines of a phase."""
+def _collecting_line(part: Session) -> LineTime | None:
+    """Return the line that calls the garbage collector.
+
+    A thread is not sampled in a collection, but right after it, which is in another phase.
+    """
+    lines = [line for line in _times(part, tuple(Phase)).values() if COLLECTS in line.source]
+    return max(lines, key=lambda line: line.count, default=None)
+
+
+def _times(part: Session, phases: Sequence[Phase]) -> dict[tuple[str, int], LineTime]:
+    """Return the time per step at the sampled lines of some phases."""
     lines = part.last(HostLines)
     if lines is None:
         return {}
     split = phase_split(UntimedPhases(part, steady_steps(part)))
-    per_step = {phase: split[phase].per_step} if phase in split else {}
+    per_step = {phase: split[phase].per_step for phase in phases if phase in split}
     times = times_at_lines(lines, per_step, max(1, round(_mean_ns(part))), least=1)
     return {(line.file, line.line): line for line in times}
 
