@@ -224,14 +224,15 @@ class Rival:
         core = max(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {core})
         text = (
-            "import sys, time\n"
+            "import random, sys, time\n"
             "for line in sys.stdin:\n"
             "    busy_ns, idle_ns = map(int, line.split())\n"
+            "    time.sleep(random.random() * 2e-3)  # somewhere in a step\n"
             "    while True:\n"
             "        end = time.perf_counter_ns() + busy_ns\n"
             "        while time.perf_counter_ns() < end: pass\n"
             "        if not idle_ns: break\n"
-            "        time.sleep(idle_ns / 1e9)\n"
+            "        time.sleep(idle_ns / 1e9 * random.uniform(0.5, 1.5))\n"
         )
         self.child = subprocess.Popen(
             [sys.executable, "-c", text], stdin=subprocess.PIPE, text=True, start_new_session=True

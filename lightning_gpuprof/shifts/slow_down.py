@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lightning_gpuprof.arrays import Floats
+from lightning_gpuprof.arrays import Floats, Int64
 from lightning_gpuprof.records.facts import PhaseShift, SlowDown, SlowDownShape
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.shifts import levels
@@ -24,6 +24,8 @@ LEAST_OF_MACHINE = 0.5
 cores and its other tenants, a machine's speed changes by less."""
 CROWDED = 2.0
 """Other programs slow training down if it waits for a core so many times as long as before."""
+OF_PHASE = 0.6
+"""Spikes are those of a phase if they have this share of the spikes of all phases together."""
 MIN_READINGS = 2
 """Readings since other programs began, without which it may be one interruption."""
 LEAST_CHANGED = 0.1
@@ -45,7 +47,10 @@ def find_slow_down(rows: StepRows) -> SlowDown | None:
     lasting, crowded = _lasting(usual, times), _crowded(usual, times)
     if crowded is not None and lasting is not None and 2 * crowded.more_ns >= lasting.more_ns:
         lasting = None  # the phases take longer because they are interrupted
-    candidates = [lasting, crowded, _recurring(usual, times)]
+    recurring = _recurring(usual, times)
+    candidates = [lasting, crowded, recurring]
+    if crowded is not None and recurring is not None and recurring.more_ns >= crowded.more_ns / 2:
+        candidates.remove(crowded)  # other programs that run at regular distances
     found = [
         slow_down
         for slow_down in candidates
@@ -180,18 +185,21 @@ def _crowded(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
     """
     if rows.queued_ns is None:
         return None
-    blocks, queued = Blocks.of(len(rows)), rows.queued_ns.astype(np.float64)
+    blocks, whole = Blocks.of(len(rows)), summed(times.values())
+    queued = _queued_frac(rows.queued_ns, whole)
     change = levels.best_level(blocks.medians(queued))
     if change is None or not _waits_longer(queued, blocks, change):
         return None
-    whole = summed(times.values())
     usual = float(np.median(whole))
     first = _first_crowded(whole, queued, blocks.begin(change.since), usual)
     end = blocks.begin(change.until)
     before_ns, during_ns = float(whole[:first].mean()), float(whole[first:end].mean())
     more_ns = during_ns - before_ns
-    waited_ns = float(queued[first:end].mean() - queued[:first].mean())
-    if waited_ns < LEAST_MORE * usual or more_ns < waited_ns / 2:
+    # Steps that are longer for another reason wait for a core more often at the same share.
+    waited_ns = (
+        float(queued[first:end].mean()) * during_ns - float(queued[:first].mean()) * before_ns
+    )
+    if waited_ns < LEAST_MORE * usual or not waited_ns / 2 <= more_ns <= 2 * waited_ns:
         return None
     means = {
         phase: (float(ns[:first].mean()), float(ns[first:end].mean() - ns[:first].mean()))
@@ -206,6 +214,14 @@ def _crowded(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
         during_ns=round(during_ns),
         phases=_phases(means),
     )
+
+
+def _queued_frac(queued_ns: Int64, whole: Floats) -> Floats:
+    """Return for every step the share of waits for a core between the readings around it."""
+    reading = np.cumsum(np.diff(queued_ns, prepend=queued_ns[0]) != 0)
+    mean_ns = np.bincount(reading, whole) / np.bincount(reading)
+    share: Floats = queued_ns / np.maximum(mean_ns[reading], 1.0)
+    return share
 
 
 def _waits_longer(queued: Floats, blocks: Blocks, change: Change) -> bool:
@@ -249,8 +265,12 @@ def _recurring(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None
     }
     if not trains:
         return None
-    of_phases = {phase: train for phase, train in trains.items() if phase is not None}
-    phase = max(of_phases or trains, key=lambda phase: trains[phase].height / trains[phase].every)
+    costs = {phase: train.height / train.every for phase, train in trains.items()}
+    phase = max(costs, key=costs.__getitem__)
+    of_phases = {name: cost for name, cost in costs.items() if name is not None}
+    if phase is None and of_phases:
+        most = max(of_phases, key=of_phases.__getitem__)
+        phase = most if of_phases[most] >= OF_PHASE * costs[None] else None
     return _of_train(rows, medians_ns, phase, trains[phase])
 
 

@@ -25,6 +25,8 @@ TOLERANCE = 0.03
 """By which share of their distance spikes may be off."""
 QUIET_PERIODS = 2
 """Before the first spike there is none for so many distances."""
+LEAST_RISE = 2.0
+"""In steps since the first spike, the mean excess is so many times that before."""
 COMPARABLE = 0.5
 """A spike before the first counts if it has this share of their height."""
 _MAD = 1.4826
@@ -159,9 +161,13 @@ def _judged(steps: Int64, excess: Floats, high: Int64, members: Int64, every: in
     if excess[members].sum() < LEAST_SHARE * excess[since].sum():
         return None
     # How likely it is that spikes at random steps make such a train, wherever it begins.
-    density = len(high) / max(1, int(steps[-1] - steps[0]) + 1)
+    around = len(since) / max(1, int(steps[last] - steps[first]) + 1)
+    density = max(around, len(high) / max(1, int(steps[-1] - steps[0]) + 1))
     hit = min(1.0, density * (2 * max(1, round(TOLERANCE * every)) + 1))
     if hit ** (len(members) - 1) * len(high) ** 2 > MOST_CHANCE:
+        return None
+    before, rest = excess[:first], excess[first : last + 1]
+    if rest.mean() < LEAST_RISE * max(0.0, float(before.mean())):
         return None
     ended = steps[-1] - steps[last] > 3 * every
     return Train(first, last, every, height, len(members), bool(ended))
