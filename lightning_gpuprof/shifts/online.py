@@ -21,9 +21,9 @@ MOST_STEPS = 8_192
 MOST_CHUNKS = 64
 RECENT, RECENT_SPIKES = 3, 8
 """So many chunks must exceed those before them. Spikes may be further apart than a chunk."""
-SUSPECT_FRAC = 0.025
+SUSPECT_FRAC = 0.03
 """They exceed them by this share of the step."""
-LATER = 1.25
+LATER = 1.5
 """After a search that found nothing, the next one waits for so many times as many steps."""
 NEAR_FRAC = 0.2
 """Two searches have found the same slow-down if it begins at the same step, give or take this share
