@@ -17,6 +17,8 @@ RESAMPLES = 2_000
 """With this many, the 2.5 and 97.5 percentiles vary by a twentieth of the interval's width."""
 MIN_BLOCKS = 8
 """Fewer blocks do not show how much blocks differ."""
+SIGN_STEPS, MOST_SIGNS = 5, 24
+"""Blocks of so many steps, or so many blocks, whose means are all compared with zero."""
 SEED = 20_260_101
 LEVEL = 0.99
 """A mean that is called sure is so by chance in one of a hundred sets of rows at most."""
@@ -47,10 +49,10 @@ def sure_means(rows: Floats) -> Floats:
         return np.full(count, -np.inf)
     blocks = block_means(rows, max(MIN_BLOCKS, isqrt(steps)))
     bounds: Floats = rows.mean(axis=1) - _margins(blocks)
-    if count <= (1 - LEVEL) * 2.0 ** blocks.shape[1]:
+    if count <= (1 - LEVEL) * 2.0 ** (signs := min(MOST_SIGNS, steps // SIGN_STEPS)):
         # All blocks are above the true mean of some row in fewer than one of a hundred sets. A few
         # long blocks widen the margin, but make a mean that every block exceeds no less sure.
-        bounds = np.maximum(bounds, blocks.min(axis=1))
+        bounds = np.maximum(bounds, block_means(rows, signs).min(axis=1))
     return bounds
 
 
