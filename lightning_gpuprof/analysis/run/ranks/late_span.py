@@ -90,8 +90,9 @@ def _span(values: Floats) -> tuple[int, int] | None:
     blocks = Blocks.of(len(values))
     change = find_change(blocks.medians(values))
     if change is not None and _is_new(change):
-        is_lasting = change.until == blocks.count
-        until = len(values) if is_lasting else _last(values, change, blocks)
+        until = len(values) if change.until == blocks.count else _last(values, change, blocks)
+        if until < len(values) and not _is_low(values[until:], change):
+            until = len(values)
         return _first(values, change, blocks), until
     # It may be late from the beginning: the same in the reverse order.
     reverse: Floats = values[::-1]
@@ -104,6 +105,11 @@ def _span(values: Floats) -> tuple[int, int] | None:
 def _is_new(change: Change) -> bool:
     """Return whether values were low before, and not only lower."""
     return not change.rises and change.before <= _LOW * (change.before + change.height)
+
+
+def _is_low(after: Floats, change: Change) -> bool:
+    """Return whether values are low after a change, so that it is over and not only smaller."""
+    return bool(np.median(after) <= _LOW * (change.before + change.height))
 
 
 def _first(values: Floats, change: Change, blocks: Blocks) -> int:
