@@ -18,9 +18,12 @@ def collective(
     group: str | None = "0",
     ranks: str = WORLD,
     size: int = 3,
+    sequence: int | None = None,
 ) -> list[dict]:
     """Return a collective's kernel and its launch, 5 us before it."""
     args = {"device": 0, "stream": 20, "correlation": number}
+    if sequence is not None:
+        args["Seq"] = sequence
     if group is not None:
         args |= {
             "Collective name": kind,

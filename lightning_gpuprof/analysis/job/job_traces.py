@@ -8,6 +8,7 @@ came last, and the others waited for as much longer as it was for them.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from lightning_gpuprof.analysis.job.job_tables import (
 )
 from lightning_gpuprof.analysis.job.rank_trace import NO_STEP, RankTrace
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.traces.kineto.collectives import Collective
+from lightning_gpuprof.traces.timeline import MISSING
 
 MIN_WAIT_NS = 20_000
 MIN_WAIT_FRAC = 0.1
@@ -54,14 +55,21 @@ def bus_factor(kind: str, ranks: int) -> float | None:
 
 @dataclass(frozen=True)
 class _Matched:
-    """Collectives of one kind that several ranks recorded; a row per rank, a column for each."""
+    """Collectives of one kind and group that several ranks recorded.
 
-    of: Collective
+    Args:
+        kind, group, group_size: What they have in common, as in `Collective`.
+        ranks: Those that have any.
+        rows: The index of each collective in its rank's trace: a row per rank, a column for each.
+        count: The most that a rank has, matched or not.
+    """
+
+    kind: str
+    group: str
+    group_size: int | None
     ranks: Sequence[RankTrace]
     rows: Int64
-    """Index of each collective in its rank's trace."""
     count: int
-    """The most that a rank has, matched or not."""
 
     @property
     def dur_ns(self) -> Int64:
@@ -73,6 +81,20 @@ class _Matched:
         """What each rank did before: rank, collective, part."""
         rows = zip(self.ranks, self.rows, strict=True)
         return np.stack([trace.parts[row] for trace, row in rows])
+
+    @property
+    def num_bytes(self) -> Int64:
+        """The bytes of each collective, the most of any rank; `MISSING` if not recorded."""
+        rows = zip(self.ranks, self.rows, strict=True)
+        sizes: Int64 = np.stack([_sizes(trace)[trace.kind[row]] for trace, row in rows])
+        largest: Int64 = sizes.max(axis=0)
+        return largest
+
+
+def _sizes(trace: RankTrace) -> Int64:
+    """Return the bytes of a collective of each of a trace's kinds."""
+    sizes = (MISSING if of.num_bytes is None else of.num_bytes for of in trace.kinds)
+    return np.fromiter(sizes, dtype=np.int64, count=len(trace.kinds))
 
 
 def job_traces(
@@ -119,38 +141,72 @@ def job_traces(
 
 
 def _matched(ranks: Sequence[RankTrace]) -> Iterator[_Matched]:
-    """Match the collectives of each kind, size and group.
-
-    They are matched by the number of their step and by their order in it. Traces without marked
-    steps are matched by order, if all have equally many.
-    """
-    having: dict[Collective, list[tuple[RankTrace, Int64]]] = defaultdict(list)
+    """Match the collectives of each kind and group; their sizes may differ between ranks."""
+    having: dict[tuple[str, str], list[tuple[RankTrace, Int64]]] = defaultdict(list)
     for trace in ranks:
+        indices: dict[tuple[str, str], list[int]] = defaultdict(list)
         for index, of in enumerate(trace.kinds):
-            having[of].append((trace, np.flatnonzero(trace.kind == index)))
-    for of, members in having.items():
-        count = max(len(rows) for _, rows in members)
-        marked = all((trace.step[rows] != NO_STEP).any() for trace, rows in members)
-        if marked:
-            keyed = [_by_step(trace.step[rows], rows) for trace, rows in members]
-            common = sorted(set.intersection(*(set(rows) for rows in keyed)))
-            matched = np.array([[rows[key] for key in common] for rows in keyed], dtype=np.int64)
-        elif len({len(rows) for _, rows in members}) == 1:
-            matched = np.stack([rows for _, rows in members])
-        else:
-            matched = np.empty((len(members), 0), dtype=np.int64)
-        yield _Matched(of, [trace for trace, _ in members], matched, count)
+            indices[of.kind, of.group].append(index)
+        for key, own in indices.items():
+            having[key].append((trace, np.flatnonzero(np.isin(trace.kind, own))))
+    for (kind, name), members in having.items():
+        sizes = (
+            of.group_size
+            for trace, _ in members
+            for of in trace.kinds
+            if (of.kind, of.group) == (kind, name)
+        )
+        yield _Matched(
+            kind,
+            name,
+            next(filter(None, sizes), None),
+            [trace for trace, _ in members],
+            _rows_together(members),
+            max(len(rows) for _, rows in members),
+        )
 
 
-def _by_step(steps: Int64, rows: Int64) -> dict[tuple[int, int], int]:
-    """Return rows by their step's number and their place among those of the step."""
-    places: dict[int, int] = defaultdict(int)
-    keyed = {}
-    for step, row in zip(steps.tolist(), rows.tolist(), strict=True):
-        if step != NO_STEP:
-            keyed[step, places[step]] = row
-            places[step] += 1
-    return keyed
+def _rows_together(members: Sequence[tuple[RankTrace, Int64]]) -> Int64:
+    """Return the rows of the same collectives in each rank's trace.
+
+    They are matched by the sequence number in their process group where that is recorded; else by
+    the number of their step and their order in it, in steps of which all ranks have equally many;
+    without marked steps by order, if all ranks have equally many.
+    """
+    numbers = [trace.sequence[rows] for trace, rows in members]
+    if all((of[:1] >= 0).all() and (np.diff(of) > 0).all() for of in numbers):
+        common = reduce(np.intersect1d, numbers)
+        together = (
+            rows[np.isin(of, common)] for of, (_, rows) in zip(numbers, members, strict=True)
+        )
+        return np.stack([*together])
+    if all((trace.step[rows] != NO_STEP).any() for trace, rows in members):
+        by_step = [_by_step(trace.step[rows], rows) for trace, rows in members]
+        first, *others = by_step
+        steps = [
+            step
+            for step in sorted(first)
+            if all(len(of.get(step, ())) == len(first[step]) for of in others)
+        ]
+        nothing = np.empty(0, dtype=np.int64)
+        return np.stack(
+            [np.concatenate([nothing, *(of[step] for step in steps)]) for of in by_step]
+        )
+    if len({len(rows) for _, rows in members}) == 1:
+        return np.stack([rows for _, rows in members])
+    return np.empty((len(members), 0), dtype=np.int64)
+
+
+def _by_step(steps: Int64, rows: Int64) -> dict[int, Int64]:
+    """Return rows, which are in order of time, by the number of their step."""
+    order = np.argsort(steps, kind="stable")
+    numbers, first = np.unique(steps[order], return_index=True)
+    pieces = np.split(rows[order], first[1:])
+    return {
+        number: piece
+        for number, piece in zip(numbers.tolist(), pieces, strict=True)
+        if number != NO_STEP
+    }
 
 
 def _unmatched(matched: Sequence[_Matched]) -> Iterator[str]:
@@ -189,42 +245,32 @@ def _waits(matched: Sequence[_Matched]) -> tuple[dict[int, int], dict[int, int]]
 
 def _rows(matched: Sequence[_Matched]) -> tuple[CollectiveTime, ...]:
     """Return a row for each kind and process group, the one with the most time first."""
-    by_group: dict[tuple[str, str], list[_Matched]] = defaultdict(list)
-    for group in matched:
-        by_group[group.of.kind, group.of.group].append(group)
-    rows = [_row(kind, name, groups) for (kind, name), groups in by_group.items()]
+    rows = map(_row, matched)
     return tuple(sorted(rows, key=lambda row: -(row.wire_ns + row.waited_ns)))
 
 
-def _row(kind: str, name: str, groups: Sequence[_Matched]) -> CollectiveTime:
-    wire_ns = waited_ns = sized_ns = moved = 0
-    size = next((group.of.group_size for group in groups if group.of.group_size), None)
-    ranks = max(len(group.ranks) for group in groups)
-    for group in groups:
-        dur = group.dur_ns if group.rows.shape[1] else np.zeros((1, 0), dtype=np.int64)
-        shortest = dur.min(axis=0)
-        wire_ns += int(shortest.sum())
-        waited_ns += round(float((dur - shortest).mean(axis=0).sum()))
-        if group.of.num_bytes is not None:
-            moved += group.of.num_bytes * len(shortest)
-            sized_ns += int(shortest.sum())
+def _row(group: _Matched) -> CollectiveTime:
+    dur, sizes = group.dur_ns, group.num_bytes
+    shortest = dur.min(axis=0)
+    sized = sizes >= 0
+    moved, sized_ns = int(sizes[sized].sum()), int(shortest[sized].sum())
     # A rank's own duration bounds the wire's from above; it is shown as such if ranks are missing.
     rate = moved * 1e9 / sized_ns if moved and sized_ns else None
-    factor = bus_factor(kind, size) if size else None
+    factor = bus_factor(group.kind, group.group_size) if group.group_size else None
     bus = rate * factor if rate is not None and factor is not None else None
     return CollectiveTime(
-        kind=kind,
-        group=name,
-        ranks=ranks,
-        group_size=size,
-        count=sum(group.count for group in groups),
-        matched=sum(group.rows.shape[1] for group in groups),
-        num_bytes=moved if any(group.of.num_bytes is not None for group in groups) else None,
-        wire_ns=wire_ns,
-        waited_ns=waited_ns,
+        kind=group.kind,
+        group=group.group,
+        ranks=len(group.ranks),
+        group_size=group.group_size,
+        count=group.count,
+        matched=group.rows.shape[1],
+        num_bytes=moved if sized.any() else None,
+        wire_ns=int(shortest.sum()),
+        waited_ns=round(float((dur - shortest).mean(axis=0).sum())),
         algorithm_bytes_per_s=rate,
         bus_bytes_per_s=bus,
-        last=_delays(groups),
+        last=_delays([group]),
     )
 
 

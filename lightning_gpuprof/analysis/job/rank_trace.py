@@ -44,6 +44,7 @@ class RankTrace:
         kind: Index into `kinds`, one per collective in order of time.
         dur_ns: How long each took, waits included.
         step: The number of the step in which each was begun; `NO_STEP` outside.
+        sequence: The number of each in its process group; -1 if not recorded.
         parts: What the rank did since its collective before: a row per collective, a column for
             each of `DEVICE_PARTS` or `HOST_PARTS`, in ns.
         on_device: Whether the collectives are kernels.
@@ -60,6 +61,7 @@ class RankTrace:
     kind: Int64
     dur_ns: Int64
     step: Int64
+    sequence: Int64
     parts: Int64
     on_device: bool
     in_collectives_ns: int
@@ -107,6 +109,7 @@ def rank_trace(path: str, rank: int, name: str) -> RankTrace:
             marks.end_ns,
             np.array([int(found[1]) if found else NO_STEP for found in numbers], dtype=np.int64),
         ),
+        sequence=events.sequence,
         parts=parts,
         on_device=events.on_device,
         in_collectives_ns=union(start_ns, start_ns + events.dur_ns).total,

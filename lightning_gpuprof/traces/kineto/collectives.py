@@ -86,6 +86,7 @@ class CollectiveEvents:
         kind: Index into `kinds`, one per collective.
         start_ns, dur_ns: When, and for how long; it includes the wait for other ranks.
         correlation: That of the kernel; -1 for a range on the host.
+        sequence: The number in its process group, `Seq` in the file; -1 if not recorded.
         thread: The host thread of a range; `""` for kernels.
     """
 
@@ -94,6 +95,7 @@ class CollectiveEvents:
     start_ns: Int64
     dur_ns: Int64
     correlation: Int64
+    sequence: Int64
     on_device: bool
 
 
@@ -153,6 +155,7 @@ class _Args(msgspec.Struct, gc=False):
     elements: Loose = msgspec.field(default=None, name="In msg nelems")
     out_elements: Loose = msgspec.field(default=None, name="Out msg nelems")
     dtype: Loose = None
+    sequence: Loose = msgspec.field(default=None, name="Seq")
     group: Loose = msgspec.field(default=None, name="Process Group Name")
     description: Loose = msgspec.field(default=None, name="Process Group Description")
     ranks: Loose = msgspec.field(default=None, name="Process Group Ranks")
@@ -206,8 +209,14 @@ def read_collectives(path: str) -> CollectiveEvents:
             [value if isinstance(value, int) else MISSING for value in correlations],
             dtype=np.int64,
         ),
+        sequence=np.array([_sequence(event) for event in found], dtype=np.int64),
         on_device=bool(kernels),
     )
+
+
+def _sequence(event: _Event) -> int:
+    number = event.args.sequence if event.args else None
+    return number if isinstance(number, int) and 0 <= number < 1 << 62 else MISSING
 
 
 def _ns(microseconds: Number) -> int:

@@ -3,8 +3,11 @@
 import gzip
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from job_traces import collective, host, kernel, step, write_rank
 
 from lightning_gpuprof.analysis.job.read_job import job_files, read_job
@@ -106,6 +109,82 @@ def test_a_step_that_a_rank_lacks_is_not_compared(job):
         warning.startswith("Collectives that are not in the traces of all ranks of their group: 1.")
         for warning in found.warnings
     )
+
+
+def test_a_step_of_which_a_rank_recorded_a_part_is_not_compared(tmp_path):
+    """Which of the two collectives rank 1 lacks in step 1 is not known."""
+    for rank, counts in enumerate(((2, 2), (2, 1))):
+        events = []
+        for number, count in enumerate(counts):
+            events += [step(number, 1000 * number, 900)]
+            for place in range(count):
+                begin, dur = 1000 * number + 100 + 300 * place, 100 + 50 * (1 - rank)
+                events += collective(begin, dur, number=10 * number + place + 1)
+        write_rank(tmp_path, rank, events)
+    (row,) = read(tmp_path).collectives
+    assert (row.count, row.matched, row.wire_ns, row.waited_ns) == (4, 2, 200_000, 50_000)
+
+
+def test_collectives_whose_size_differs_between_ranks_are_compared(tmp_path):
+    for rank, elements in enumerate((1000, 5000, 2000)):
+        options = {"kind": "all_to_allv", "elements": elements}
+        write_rank(tmp_path, rank, rank_events(rank, **options))
+    (row,) = read(tmp_path).collectives
+    assert (row.kind, row.matched, row.num_bytes) == ("all_to_all", STEPS, STEPS * 5000 * 4)
+    assert row.wire_ns == STEPS * WIRE_US * 1000
+    assert row.waited_ns == round((800_000 + 600_000) / 3)
+
+
+def test_sequence_numbers_match_what_no_step_marks(tmp_path):
+    """Rank 1 was recorded from the second collective on, which takes 100 us less there."""
+    for rank, first in enumerate((7, 8)):
+        events = []
+        for number in range(first, 12):
+            wait = 100 + number if rank == 0 else 0
+            events += collective(1000 * number, 50 + wait, number=number, sequence=number)
+        write_rank(tmp_path, rank, events, world=2)
+    found = read(tmp_path)
+    (row,) = found.collectives
+    assert (row.count, row.matched, row.wire_ns) == (5, 4, 200_000)
+    assert found.ranks[0].waited_ns == 1000 * sum(100 + number for number in range(8, 12))
+    assert (found.delays[0].rank, found.delays[0].count) == (1, 4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(["allreduce", "allgather"]), st.integers(1, 10**6)),
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_counts_bytes_and_times_add_up_to_what_was_written(steps):
+    with TemporaryDirectory() as folder:
+        for rank in range(2):
+            events = [*kernel(1, 1, number=9999)]
+            for number, collectives in enumerate(steps):
+                events += [step(number, 10_000 * number + 10, 9_000)]
+                for place, (kind, elements) in enumerate(collectives):
+                    events += collective(
+                        10_000 * number + 100 + 1000 * place,
+                        100 + 10 * rank,
+                        number=10 * number + place + 1,
+                        kind=kind,
+                        elements=elements,
+                    )
+            write_rank(Path(folder), rank, events, world=2)
+        found = read(folder)
+    written = [collective for collectives in steps for collective in collectives]
+    rows = found.collectives
+    assert sum(row.count for row in rows) == sum(row.matched for row in rows) == len(written)
+    assert sum(row.num_bytes for row in rows) == 4 * sum(elements for _, elements in written)
+    assert sum(row.wire_ns for row in rows) == 100_000 * len(written)
+    assert [rank.collectives for rank in found.ranks] == [len(written)] * 2
+    waited = sum(rank.waited_ns or 0 for rank in found.ranks)
+    assert waited == 10_000 * len(written) == 2 * sum(row.waited_ns for row in rows)
 
 
 def test_a_damaged_file_is_named_and_the_others_are_read(job):
