@@ -36,7 +36,7 @@ def main() -> None:
             browser.resize(WIDTH, 900)
             _when_there(logdir)
             browser.open(f"{url}/data/plugin_entry.html?name=gpuprof#p.gpuprof.view=steps")
-            _say(_wait(browser, training, "slower from step"))
+            _say(_wait(browser, training, "in callbacks"))
             subprocess.run(
                 [sys.executable, "-m", "lightning_gpuprof.cli", "capture", logdir, "--lines", "5s"],
                 check=True,

@@ -30,7 +30,8 @@ def document_of(make_session, write_run):
     """Write a run of 200 steps with records, and return its document."""
 
     def build(*records, **options):
-        session = make_session({"forward": 10 * MS}, steps=200, records=records, **options)
+        phases = {"forward": 10 * MS, **(options.pop("phases", {}))}
+        session = make_session(phases, steps=200, records=records, **options)
         return build_run(load_report(write_run(session)))
 
     return build
@@ -146,3 +147,11 @@ def test_the_slow_down_with_most_time_in_all_its_steps_is_looked_at():
     assert costliest((short, lasting), last_step=150) is short
     assert costliest((short, lasting), last_step=500) is lasting
     assert costliest((), last_step=500) is None
+
+
+def test_no_relative_change_is_shown_of_what_took_next_to_nothing_before(document_of):
+    callbacks = [300 if step < 100 else 5 * MS for step in range(200)]
+    late = {"phases": {"callbacks": callbacks}, "parts": {"callbacks/Late": callbacks}}
+    document = document_of(slow_down(100), **late)
+    (row,) = [row for row in document.rows("before_during_phases") if row["label"] == "Late"]
+    assert (row["before_ns"], row["during_ns"], row["diff_frac"]) == (300, 5 * MS, None)

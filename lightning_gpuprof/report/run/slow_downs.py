@@ -27,6 +27,8 @@ ChangeType = TypeVar("ChangeType", bound=Change)
 MOST_ROWS = 12
 MIN_SHARE = 0.005
 """Rows that changed by less than this share of the step are left out, but for the largest."""
+MOST_FRAC = 100.0
+"""No relative change is shown of what took next to nothing before."""
 SHAPES = {
     SlowDownShape.STEP: "all steps",
     SlowDownShape.RAMP: "more and more",
@@ -155,11 +157,12 @@ def _columns(name: Column) -> tuple[Column, ...]:
 
 
 def _times(change: Change) -> dict[str, Value]:
+    frac = change.diff_frac
     return {
         "before_ns": change.base,
         "during_ns": change.new,
         "diff_ns": change.shift,
-        "diff_frac": change.diff_frac,
+        "diff_frac": None if frac is None or frac > MOST_FRAC else frac,
     }
 
 

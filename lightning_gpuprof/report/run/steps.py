@@ -153,7 +153,7 @@ def recorded_steps_section(run: RunResults) -> Section | None:
         ),
     )
     body: list[Figures | Table] = [figures, apart]
-    if (pace := run.variation.pace) is not None:
+    if (pace := run.variation.pace) is not None and not run.slow_downs:
         changed = (
             Figure("since_step", "steps change from", pace.since_step, "count"),
             Figure("before_change_ns", "before", pace.before_ns, "ns"),
