@@ -155,6 +155,26 @@ def exact_ns(text: bytes) -> int:
     return -ns if whole.startswith(b"-") else ns
 
 
+def exact_ns_of(texts: Sequence[bytes | msgspec.Raw]) -> Int64:
+    """Return many times as `exact_ns` does. Those that Kineto writes take a tenth of its time.
+
+    >>> exact_ns_of([b"1683564901548726.123", b"0.500"]).tolist(), exact_ns_of([b"12"]).tolist()
+    ([1683564901548726123, 500], [12000])
+    """
+    joined = b",".join(texts)
+    characters = np.frombuffer(joined, dtype=np.uint8)
+    points, commas = (np.flatnonzero(characters == ord(character)) for character in ".,")
+    digits = ((characters >= ord("0")) & (characters <= ord("9"))).sum()
+    three_decimals = (
+        digits + len(points) + len(commas) == len(joined)
+        and len(points) == len(commas) + 1 == len(texts)
+        and (np.append(commas, len(joined)) - points == 4).all()
+    )
+    if three_decimals:
+        return np.fromstring(joined.replace(b".", b"").decode(), dtype=np.int64, sep=",")
+    return np.array([exact_ns(bytes(text)) for text in texts], dtype=np.int64)
+
+
 def to_ns(us: Sequence[int | float]) -> Int64 | None:
     """Convert microseconds; None where a fraction is beyond what a float64 holds.
 

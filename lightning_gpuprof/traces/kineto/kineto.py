@@ -18,7 +18,7 @@ from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, decode_argume
 from lightning_gpuprof.traces.files import read_blocks
 from lightning_gpuprof.traces.kineto.collect import Collector, NeedsExactTimesError
 from lightning_gpuprof.traces.kineto.event_stream import EventStream
-from lightning_gpuprof.traces.kineto.events import Event, Times, exact_ns
+from lightning_gpuprof.traces.kineto.events import Event, Times, exact_ns, exact_ns_of
 from lightning_gpuprof.traces.kineto.passed_over import sentence, survey
 from lightning_gpuprof.traces.kineto.ranks import RankDevice, separated
 from lightning_gpuprof.traces.sniff import OTHER_CHROME, Head, ReadOptions
@@ -90,12 +90,19 @@ class _Decoder:
     def many(self, text: memoryview | bytes | msgspec.Raw) -> list[Event]:
         events = self._events.decode(text)
         if self._exact:
-            for event, times in zip(events, self._times.decode(text), strict=True):
-                event.ts = exact_ns(bytes(times.ts))
-                event.dur = None if event.dur is None else exact_ns(bytes(times.dur))
-                if max(abs(event.ts), abs(event.dur or 0)) > LIMIT_NS:
-                    # `EventStream` then decodes single events, and leaves this one out.
-                    raise msgspec.ValidationError("a time is out of range")
+            times = self._times.decode(text)
+            start_ns = exact_ns_of([time.ts for time in times])
+            timed = [
+                time.dur if event.dur is not None else b"0.000"
+                for event, time in zip(events, times, strict=True)
+            ]
+            dur_ns = exact_ns_of(timed)
+            if max(np.abs(column).max(initial=0) for column in (start_ns, dur_ns)) > LIMIT_NS:
+                # `EventStream` then decodes single events, and leaves out those.
+                raise msgspec.ValidationError("a time is out of range")
+            for event, start, dur in zip(events, start_ns.tolist(), dur_ns.tolist(), strict=True):
+                event.ts = start
+                event.dur = None if event.dur is None else dur
         return events
 
     def single(self, text: bytes) -> Event | None:
