@@ -19,6 +19,8 @@ class Launches(Struct, frozen=True):
 
 
 _CHUNK = 1 << 14
+_FEW = 1 << 14
+"""So many events are nested faster one by one than as arrays."""
 _Index = TypeVar("_Index", Int64, Int8)
 _FOREVER = 1 << 63
 
@@ -86,7 +88,9 @@ def _nest_thread(part: Int32, start: Int64, parent: Int32, depth: Int32, end: In
     # Most events end before the next one starts: nothing can lie inside those.
     is_leaf = np.append(start[1:] >= end[part[:-1]], True)
     inner = np.flatnonzero(~is_leaf)
-    _nest_inner(part[inner], start[inner], parent, depth, end)
+    # The same holds among the others, as long as that leaves out enough of them.
+    few = len(inner) < _FEW or len(inner) > 0.75 * len(part)
+    (_nest_inner if few else _nest_thread)(part[inner], start[inner], parent, depth, end)
     rows, begun = part[is_leaf], start[is_leaf]
     around = np.append(part[inner], -1)[np.cumsum(~is_leaf)[is_leaf] - 1]
     while (over := (around >= 0) & (end[around] <= begun)).any():

@@ -1,9 +1,13 @@
 """The walk against a plain one, which decides at each moment anew."""
 
+from unittest.mock import patch
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
+from lightning_gpuprof.analysis.trace import innermost
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.traces.builder import TimelineBuilder
 
@@ -14,7 +18,7 @@ EVENT = st.tuples(
 THREADS = st.lists(st.lists(EVENT, max_size=6), min_size=1, max_size=4)
 
 
-def innermost(events, moment):
+def doing(events, moment):
     """Return what a thread does at a moment: work lies inside of regions here."""
     kinds = {kind for kind, start, end in events if start <= moment < end}
     return next((kind for kind in ("work", "region") if kind in kinds), None)
@@ -36,7 +40,7 @@ def by_kind(state, wanted):
 
 def plain_walk(threads, begin, end):
     """Return what the path is made of at each moment, from the end to the beginning."""
-    states = [[innermost(events, moment) for events in threads] for moment in range(end)]
+    states = [[doing(events, moment) for events in threads] for moment in range(end)]
     last = [
         max((m for m in range(end) if states[m][i] == "work"), default=-1)
         for i in range(len(threads))
@@ -56,9 +60,10 @@ def plain_walk(threads, begin, end):
     return path
 
 
-@settings(max_examples=300, deadline=None)
-@given(THREADS)
-def test_the_path_goes_along_the_thread_that_works_and_else_along_an_open_region(drawn):
+@pytest.mark.parametrize("piece", [2, 1 << 14])
+@settings(max_examples=200, deadline=None)
+@given(drawn=THREADS)
+def test_the_path_goes_along_the_thread_that_works_and_else_along_an_open_region(piece, drawn):
     # An operator without a duration makes each thread take part.
     threads = [apart(events) for events in drawn if events]
     made = TimelineBuilder("made up")
@@ -68,14 +73,16 @@ def test_the_path_goes_along_the_thread_that_works_and_else_along_an_open_region
         for kind, start, end in events:
             category = "cpu_op" if kind == "work" else "user_annotation"
             made.host(start, end, f"{number} {kind}", category, thread)
-    path = critical_path(link(made.build()))
+    with patch.object(innermost, "_CHUNK", piece):
+        path = critical_path(link(made.build()))
+        rows = path.rows if path is not None else None
     if not threads:
         assert path is None
         return
 
     end = max(event[2] for events in threads for event in events)
     shown = []
-    for name, dur in zip(path.rows.name, path.rows.dur_ns, strict=True):
+    for name, dur in zip(rows.name, rows.dur_ns, strict=True):
         shown += [path.name(name)] * dur
     expected = plain_walk(threads, 0, end)
     assert (path.start_ns, path.end_ns) == (0, end)

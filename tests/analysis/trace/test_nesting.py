@@ -1,6 +1,10 @@
+from unittest.mock import patch
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightning_gpuprof.analysis.trace import linked_trace
 from lightning_gpuprof.analysis.trace.linked_trace import nest
 from lightning_gpuprof.traces.timeline import HostEvents, make_table
 
@@ -26,13 +30,15 @@ def by_the_definition(host):
     return parents, ends
 
 
+@pytest.mark.parametrize("few", [1, 1 << 14])
 @settings(max_examples=200, deadline=None)
-@given(events)
-def test_an_events_parent_is_the_innermost_one_still_open(rows):
+@given(rows=events)
+def test_an_events_parent_is_the_innermost_one_still_open(few, rows):
     start, dur, thread = zip(*rows, strict=True)
     host = make_table(HostEvents, start_ns=start, dur_ns=dur, thread=thread)
 
-    nesting = nest(host)
+    with patch.object(linked_trace, "_FEW", few):
+        nesting = nest(host)
 
     parents, ends = by_the_definition(host)
     assert nesting.parent.tolist() == parents
