@@ -105,8 +105,10 @@ class Blocks:
         return values[self.begin(0) :].reshape(self.count, self.length)
 
 
-def find_change(medians: Floats) -> Change | None:
+def find_change(medians: Floats, offset: float | None = None) -> Change | None:
     """Return the change to a higher level, or the rise, of a series of blocks; None if unsure.
+
+    With `offset`, a level also counts that is sure in the logarithms of the series and `offset`.
 
     >>> noise = np.tile([0.0, 1.0, -1.0, 0.5], 20)
     >>> change = find_change(100 + noise + 9 * (np.arange(80) >= 30))
@@ -121,7 +123,10 @@ def find_change(medians: Floats) -> Change | None:
         return None
     changes = [change for change in (best_level(medians), _rise(medians)) if change is not None]
     sure = [change for change in changes if is_sure(change, medians)]
-    return max(sure, key=lambda change: change.fit, default=None)
+    if offset is not None and (level := _level_of_logs(medians, offset)) is not None:
+        sure.append(level)
+    lasts = len(medians)
+    return max(sure, key=lambda change: (change.until == lasts, change.fit), default=None)
 
 
 def best_level(medians: Floats) -> Change | None:
@@ -147,6 +152,20 @@ def best_level(medians: Floats) -> Change | None:
     before = float(np.median(medians[:begin]))
     height = float(np.median(medians[begin:end])) - before
     return Change(begin, end, before, height, False, float(gains[best]) / whole)
+
+
+def _level_of_logs(medians: Floats, offset: float) -> Change | None:
+    """Return the level that is higher by a factor: what takes longer varies more."""
+    logs: Floats = np.log(medians.clip(min=0) + offset)
+    level = best_level(logs)
+    if level is None or not is_sure(level, logs):
+        return None
+    before = float(np.median(medians[: level.since]))
+    height = float(np.median(medians[level.since : level.until])) - before
+    shape, deviations = level.shape(len(medians)), medians - medians.mean()
+    shape = shape - shape.mean()
+    fit = float(shape @ deviations) ** 2 / float((shape @ shape) * (deviations @ deviations))
+    return Change(level.since, level.until, before, height, False, fit)
 
 
 def _has_ended(medians: Floats, since: int, until: int) -> bool:

@@ -83,11 +83,14 @@ def _lasting(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
     blocks = Blocks.of(len(rows))
     medians = {phase: blocks.medians(ns) for phase, ns in times.items()}
     whole = summed(medians.values())
-    changes = {phase: levels.find_change(series) for phase, series in medians.items()}
+    offset = LEAST_PART * float(np.median(whole))
+    changes = {phase: levels.find_change(series, offset) for phase, series in medians.items()}
     sure = {phase: change for phase, change in changes.items() if change is not None}
     if not sure:
         return None
-    phase, change = max(sure.items(), key=lambda item: item[1].height)
+    phase, change = max(
+        sure.items(), key=lambda item: (item[1].until == blocks.count, item[1].height)
+    )
     before = float(np.median(whole[: change.since]))
     if change.height < LEAST_MORE * before:
         return None
