@@ -192,7 +192,7 @@ function headCell(column, state, draw) {
   return h(
     isText(column) ? "th" : "th.number",
     { scope: "col", title: column.note },
-    h("button", { onclick: sort }, column.label),
+    h("button", { onclick: sort, "aria-label": column.label ? null : `Sort by ${column.key}` }, column.label),
   );
 }
 
