@@ -89,9 +89,13 @@ def test_ranks_without_records_are_named(page):
 def test_all_ranks_traces_are_compared_by_a_process_and_shown(page):
     page.open("gloo-4", view="ranks")
     page.wait_for(".card", "Rank 1 comes last")
-    rows = page.rows("[data-table='collectives']")
+    rows = page.rows("[data-table='traces_collectives']")
     assert {row[0] for row in rows} == {"all_reduce", "barrier", "broadcast"}
-    assert [row[0] for row in page.rows("[data-table='ranks']")] == ["0", "1", "2", "3"]
+    assert [row[0] for row in page.rows("[data-table='traces_ranks']")] == ["0", "1", "2", "3"]
+    label = "return getComputedStyle(document.querySelector('.verdict .label')).display"
+    assert page.browser.run(label) == "block"
+    links = "return document.querySelectorAll('[data-table=traces_ranks] .link').length"
+    assert page.browser.run(links) == 0
     page.click(".tab", "Overview")
     page.wait_for(".hero", "Rank 1 comes last")
 

@@ -77,10 +77,17 @@ def ranks_view(run: LoadedRun, query: Query) -> RanksPayload:
 
 
 def _by_traces(job: JobTraces) -> Iterator[Section]:
-    """Yield what all ranks' traces say, under ids and titles that differ from the records'."""
+    """Yield what all ranks' traces say, under ids and titles that differ from the records'.
+
+    A table has its section's id, and its rows open no view: a folder of traces has no steps.
+    """
     for section in job_sections(job):
         title = "Ranks by their traces" if section.id == "ranks" else section.title
-        yield replace(section, id=f"traces_{section.id}", title=title)
+        id = f"traces_{section.id}"
+        body = tuple(
+            replace(part, id=id) if isinstance(part, Table) else part for part in section.body
+        )
+        yield replace(section, id=id, title=title, body=body)
 
 
 def _by_records(run: LoadedRun, query: Query) -> RanksPayload:

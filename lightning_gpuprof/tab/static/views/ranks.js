@@ -17,7 +17,7 @@ export const ranks = {
   id: "ranks",
   label: "Ranks",
   about:
-    "A lane for each rank: the mean steady step by phase, by each host's own clock; below it what its device did, by the device's.",
+    "Mean steady step of each rank by each host's own clock; below it what its device did, by the device's; waits in collectives by traces.",
   async render(context) {
     const payload = await context.get("ranks");
     const why = traces(payload) ?? payload.nothing;
