@@ -115,6 +115,7 @@ def plugin_dir(run: str) -> str:
     >>> plugin_dir("logs/version_0/"), plugin_dir("s3://bucket/run/plugins/gpuprof")
     ('logs/version_0/plugins/gpuprof', 's3://bucket/run/plugins/gpuprof')
     """
+    run = os.fspath(run)
     run = run.rstrip("/") if "://" in run else os.path.normpath(run)
     return run if run.endswith(PLUGIN_DIR) else os.path.join(run, PLUGIN_DIR)
 

@@ -40,7 +40,7 @@ class RemoteFiles(files.FileSystem):
     """The file operations of readers over fsspec.
 
     Attributes:
-        root: The URL as the paths of `found` begin.
+        root: The URL as the paths of `listing` begin.
     """
 
     def __init__(self, url: str) -> None:
@@ -73,11 +73,11 @@ class RemoteFiles(files.FileSystem):
     def size(self, path: str) -> int:
         return int(self._fs.size(path))
 
-    def found(self, folder: str) -> Mapping[str, Mapping[str, Any]]:
+    def listing(self, folder: str) -> Mapping[str, Mapping[str, Any]]:
         """Return what is known of every file under a folder, by its path; of a file, itself."""
         self._fs.invalidate_cache()
-        found: Mapping[str, Mapping[str, Any]] = self._fs.find(folder, detail=True)
-        return found
+        listing: Mapping[str, Mapping[str, Any]] = self._fs.find(folder, detail=True)
+        return listing
 
     def fetch(self, path: str, local: str) -> None:
         """Fetch a file as a whole."""
@@ -121,10 +121,12 @@ def remote_runs(url: str) -> list[str]:
     """Return the URLs of the runs at or under a URL; an empty list if it cannot be listed."""
     try:
         remote = RemoteFiles(url)
-        root, found = remote.root, remote.found(url)
+        root, listing = remote.root, remote.listing(url)
     except Exception:  # noqa: BLE001 - each storage has errors of its own
         return []
-    runs = {match[1][len(root) :].lstrip("/") for path in found if (match := _IN_RUN.search(path))}
+    runs = {
+        match[1][len(root) :].lstrip("/") for path in listing if (match := _IN_RUN.search(path))
+    }
     return sorted(f"{url.rstrip('/')}/{run}".rstrip("/") for run in runs)
 
 
@@ -147,16 +149,16 @@ def fetched(url: str, cache: str | None = None) -> str:
     folder = os.path.join(cache or _cache_folder(), hashlib.sha256(url.encode()).hexdigest()[:16])
     local = os.path.join(folder, os.path.basename(root) or "root")
     try:
-        found = remote.found(root)
+        listing = remote.listing(root)
     except Exception as error:
         raise RecordError(f"{url} cannot be listed: {error}") from error
-    if not found:
+    if not listing:
         raise RecordError(f"{url} holds no file. Pass the URL of a run's log dir, or of a trace.")
     os.makedirs(folder, exist_ok=True)
     copy = _Copy(remote, folder)
     try:
-        for path, relative in _wanted(found, root):
-            copy.update(path, os.path.normpath(os.path.join(local, relative)), found[path])
+        for path, relative in _wanted(listing, root):
+            copy.update(path, os.path.normpath(os.path.join(local, relative)), listing[path])
     except OSError as error:
         raise RecordError(f"{url} cannot be fetched into {folder}: {error}") from error
     finally:
@@ -165,12 +167,12 @@ def fetched(url: str, cache: str | None = None) -> str:
     return local
 
 
-def _wanted(found: Mapping[str, object], root: str) -> Iterator[tuple[str, str]]:
+def _wanted(listing: Mapping[str, object], root: str) -> Iterator[tuple[str, str]]:
     """Yield the path of every file to fetch, and where it lies under the root."""
-    if root in found:  # the URL of a file
+    if root in listing:  # the URL of a file
         yield root, ""
         return
-    for path in found:
+    for path in listing:
         relative = path[len(root) :].lstrip("/")
         # A listing may hold any names: none may lead out of the folder.
         if path.endswith(_FETCHED) and ".." not in relative.split("/"):

@@ -53,6 +53,7 @@ class LoadedRun:
         self.folder = run_folder(path, fs)
         self.reader = reader or RunReader(path, fs)
         self._reports: dict[int | None, Report] = {}
+        self._whole: RankRecords | None = None
         self.layouts: dict[str, LoadedLayout] = {}
         """The analyses that were asked for so far, by trace file."""
 
@@ -142,11 +143,17 @@ class LoadedRun:
             raise QueryError(f"{self.name} has no rank {rank}; its ranks are {existing}.")
         records = ranks[rank]
         if any(session.rollup is not None for session in records.sessions):
-            records = self.reader.whole(rank)  # its records so far are those of comparing ranks
+            records = self._whole_rank(rank)
         try:
             return choose_session(records, self.session_number(query))
         except RecordError as error:
             raise QueryError(str(error)) from error
+
+    def _whole_rank(self, rank: int) -> RankRecords:
+        """Return a rank's records with all steps, where `ranks` holds those for comparing alone."""
+        if self._whole is None or self._whole.rank != rank:
+            self._whole = self.reader.whole(rank)
+        return self._whole
 
     @staticmethod
     def session_number(query: Query) -> int | None:

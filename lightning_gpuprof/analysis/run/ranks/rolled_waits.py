@@ -1,7 +1,7 @@
 """Since when a rank is late, or until when it was, by the rollups of long records.
 
 Of many ranks only the last steps are compared step by step. Whether what they show has been so
-before is seen in the means of neighbouring steps: the comparison is the same, with a row for each
+before shows in the means of neighbouring steps: the comparison is the same, with a row for each
 `Cells.steps` steps.
 """
 
