@@ -39,7 +39,8 @@ def busy_profiler() -> str | None:
     if _STEP not in _autograd_profiler.KinetoStepTracker._step_dict:
         return None  # no torch.profiler.profile was ever created, so none has to be searched for
     for item in gc.get_objects():
-        if isinstance(item, torch.profiler.profile) and item.step_rec_fn is not None:
+        # Unlike `isinstance`, `type` does not ask a proxy whose object is gone, which would raise.
+        if issubclass(type(item), torch.profiler.profile) and item.step_rec_fn is not None:
             return "a torch.profiler.profile that was started and waits in its schedule"
     return None
 

@@ -88,7 +88,14 @@ def run(args: argparse.Namespace) -> int:
     folder, notices = resolve_run(args.run)
     for notice in notices:
         print(notice, file=sys.stderr)
-    request = _request(args, _live_session(folder))
+    start = _live_session(folder)
+    request = _request(args, start)
+    if start.host != socket.gethostname():
+        print(
+            f"{folder} trains on {start.host or 'another machine'}: it may take a minute until "
+            "that machine sees a file of this one.",
+            file=sys.stderr,
+        )
     progress = Progress(sys.stderr)
     try:
         answers = ask(folder, request, timeout_s=args.timeout, show=progress.show)

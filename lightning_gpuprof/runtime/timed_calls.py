@@ -29,9 +29,9 @@ class TimedCalls:
         interval_ns: int | Callable[[], int],
     ) -> None:
         self._calls, self._method, self._now = calls, method, now
-        self._interval_ns = interval_ns if callable(interval_ns) else lambda: interval_ns
+        self._interval_ns = interval_ns
         self._looked_ns, self._looked_batches = now(), calls.batches
-        self._due_ns = self._looked_ns + self._interval_ns()
+        self._due_ns = self._next_due_ns(self._looked_ns)
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._every = 0
         self._look_every(1)
@@ -45,6 +45,10 @@ class TimedCalls:
         """End the calls."""
         self._calls.drop(self._look)
 
+    def _next_due_ns(self, now_ns: int) -> int:
+        interval_ns = self._interval_ns
+        return now_ns + (interval_ns() if callable(interval_ns) else interval_ns)
+
     def _look_every(self, batches: int) -> None:
         if batches != self._every:
             self._every = batches
@@ -57,7 +61,7 @@ class TimedCalls:
         self._looked_ns, self._looked_batches = now_ns, batches
         self._paces.append(max(1.0, pace_ns))
         if is_due := now_ns >= self._due_ns:
-            self._due_ns = now_ns + self._interval_ns()
+            self._due_ns = self._next_due_ns(now_ns)
         left_ns = self._due_ns - now_ns
         self._look_every(min(MOST_BATCHES, max(1, int(left_ns / self._paces[-1]))))
         if is_due:

@@ -240,3 +240,14 @@ def test_the_request_holds_what_was_asked_for():
     assert (defaults.steps, defaults.ranks, defaults.stacks, defaults.lines_s) == (
         5, (0,), False, 20.0
     )  # fmt: skip
+
+
+def test_a_run_on_another_machine_is_asked_too(live, capsys, monkeypatch):
+    answer = CaptureAnswer(id="0" * 8, rank=0, state=CaptureState.DONE, step=9, samples=3)
+    monkeypatch.setattr(capture, "ask", lambda *_, **__: {0: answer})
+    assert main(["capture", live(host="node7")]) == 0
+    said = capsys.readouterr()
+    assert "trains on node7: it may take a minute" in said.err
+    assert "rank 0 took 3 samples of the training thread" in said.out
+    assert main(["capture", live()]) == 0
+    assert "may take a minute" not in capsys.readouterr().err
