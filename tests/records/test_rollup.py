@@ -17,6 +17,9 @@ from lightning_gpuprof.records.phases import EXCHANGE, Phase
 from lightning_gpuprof.records.reader import RunReader
 from lightning_gpuprof.records.schema import Memory, ProfilerCycle, RunStart, StepsWindow
 from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.report.charts.loaded_run import LoadedRun
+from lightning_gpuprof.report.charts.query import Query
+from lightning_gpuprof.report.charts.run_views import run_view
 
 MS = 1_000_000
 RANKS, STEPS, LATE = 4, 2_600, 2
@@ -411,3 +414,14 @@ def test_nobody_is_late_in_long_clean_records(tmp_path, few_cells):
     write(tmp_path, steps=LONG, since=LONG)
     waits = analyze_run(by_rollups(tmp_path), {}).ranks.waits
     assert (waits.sure_ns, waits.span) == (None, None)
+
+
+def test_the_tab_shows_all_steps_of_a_rank_that_is_asked_for(run):
+    loaded = LoadedRun(str(run), reader=RunReader(str(run), most_raw_bytes=0))
+    assert loaded.ranks[1].sessions[0].rollup is not None
+    assert loaded.session(Query({"rank": "1"})).steps == STEPS
+    assert loaded.session(Query({"rank": "1"})) is loaded.session(Query({"rank": "1"}))
+    header = run_view(loaded, Query({}))
+    assert [rank.sessions[0].steps for rank in header.ranks] == [STEPS] * RANKS
+    texts = str(loaded.document(Query({})))
+    assert "from the rollups of the ranks' records" in texts
