@@ -26,9 +26,9 @@ ranks. A rank is named only if the difference is sure: blocks of neighbouring st
 times, and in 99 of 100 draws the rank costs more than the others.
 
 If a rank is late only since a step, or was until a step, the figures are of these steps. What is
-over saves nothing, and a delay that began later saves so much less of the mean step. `so_far_ns` is
-what all these steps were longer, the delay times their number, and
-`so_far_all_ranks_ns` the time of all ranks.
+over saves nothing. The saving of a delay that began later is at least that of the run's mean step,
+and at most that of a late step. `so_far_ns` is what all these steps were longer, the delay times
+their number, and `so_far_all_ranks_ns` the time of all ranks.
 
 What differs between the late ranks and the others is named: waiting for cores, storage or memory,
 batch sizes, clocks and other programs (`core_wait_frac`, `io_stalled_frac`, `page_fault_frac`,
@@ -60,6 +60,8 @@ MOSTLY = 0.5
 OFTEN = 2 / 3
 BY_BATCH = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD)
 MOST_RANKS = 4
+SLOWER = ("slowed-down", "growing-step", "memory-growth")
+"""Findings about a step that gets longer, if it does so as a rank begins to be late."""
 BY_PHASE = {
     Phase.GARBAGE_COLLECTION: "Full garbage collections take longer there: call gc.freeze() once "
     "the model and data are made, or gc.disable() and gc.collect() in the same step on all ranks.",
@@ -128,6 +130,7 @@ def _late(run: RunResults, waits: RankWaits) -> Finding:
         begin = "" if since is None else f" from step {since:,}"
         over = f"{begin} until step {until:,}: over"
     so_far_ns = waits.delay_ns * waits.steps
+    began = since is not None and until is None
     return Finding(
         severity=Severity.BY_SAVING if until is None else Severity.INFO,
         title=f"{names} {verb} each step by {by}{at}{over}",
@@ -146,21 +149,27 @@ def _late(run: RunResults, waits: RankWaits) -> Finding:
         saving_ns=_of_mean_step(waits, around(sure_ns)[0], around(waits.delay_ns)[1]),
         cause_ns=_of_mean_step(waits, waits.delay_ns, around(waits.delay_ns)[1]),
         confidence=0.8,
-        places=tuple(
-            Place(rank=rank, phase=phase.value if phase else None)
-            for rank in waits.late[:MOST_RANKS]
+        places=(
+            *(
+                Place(rank=rank, phase=phase.value if phase else None)
+                for rank in waits.late[:MOST_RANKS]
+            ),
+            # A rank that waits for the late one is slower since then, too.
+            *((Place(phase=waits.waits_in.value),) if began and waits.waits_in else ()),
         ),
+        explains=SLOWER if began else (),
     )
 
 
 def _of_mean_step(waits: RankWaits, low_ns: int, high_ns: int) -> Range:
-    """Return times of steps in which ranks are late as times of the run's mean step.
+    """Return the range from a time's share of the run's mean step to what it is in late steps.
 
-    A delay that is over saves nothing any more.
+    The first is what the run would have saved, the second what it would save from now on. A delay
+    that is over saves nothing any more.
     """
     if waits.span is not None and waits.span.until is not None:
         return Range(0, 0)
-    return Range(round(low_ns * waits.steps_frac), round(high_ns * waits.steps_frac))
+    return Range(round(low_ns * waits.steps_frac), high_ns)
 
 
 def _advice(run: RunResults, waits: RankWaits, phase: Phase | None) -> str:

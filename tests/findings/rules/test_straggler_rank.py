@@ -141,8 +141,9 @@ def test_a_delay_that_began_is_given_since_its_step_with_what_it_costs_now(judge
     assert finding.evidence["since_step_count"] == SINCE
     assert finding.evidence["late_steps_count"] == ALL_STEPS - SINCE
     assert finding.evidence["so_far_ns"] == 9 * MS * (ALL_STEPS - SINCE)
-    # Of the mean step, 100 of 160 steps are among them.
-    assert span(finding) == (4_500_000, 6_750_000)
+    # From that of the mean step (100 of 160 steps are late) to that of a late one.
+    assert span(finding) == (4_500_000, 10_800_000)
+    assert "slowed-down" in finding.explains
     assert "It has cost 900 ms in 100 steps, 1.80 s of all ranks." in finding.advice
 
 

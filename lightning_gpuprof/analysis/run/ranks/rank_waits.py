@@ -93,6 +93,7 @@ class RankWaits:
         step_ns: The mean step among them.
         group: The name of the group that consists of exactly the late ranks, if they are one.
         reasons: What is recorded of the late ranks, and differs on the others.
+        waits_in: The phase in which ranks that are not late wait longest.
     """
 
     exchange_ns: int | None
@@ -119,6 +120,7 @@ class RankWaits:
     step_ns: int = 0
     group: str | None = None
     reasons: tuple[LateReason, ...] = ()
+    waits_in: Phase | None = None
 
     @property
     def delay_ns(self) -> int:
@@ -237,6 +239,7 @@ class _Compared:
             other_lines=other.last(HostLines),
             loader_wait=loader_wait(first, self.steps.chosen[late.rows[0]]),
             meets_in_forward=meets_in_forward,
+            waits_in=self._waits_in(late.rows),
             reasons=late_reasons(
                 [self.steps.sessions[row] for row in late.rows],
                 [
@@ -318,6 +321,19 @@ class _Compared:
         # that it has made late, which may be in the next step.
         spread = len(axes_of(self.steps.sessions)) > 1
         return over_steps(met, SPREAD_STEPS) if spread else met
+
+    def _waits_in(self, rows: Sequence[int]) -> Phase | None:
+        met = {phase: self._work.collectives(phase) for phase in Phase}
+        met[Phase.BACKWARD] = met[Phase.BACKWARD] + self.steps.table(self._exchanges)
+        if not self._on_device:
+            for phase, name in MEETINGS.items():
+                met[phase] = met[phase] + self.steps.named(name)
+        waits = {
+            phase: float(np.delete(table - table.min(axis=0), rows, axis=0).mean())
+            for phase, table in met.items()
+        }
+        longest = max(waits, key=lambda phase: waits[phase])
+        return longest if waits[longest] > 0 else None
 
     def _exposed_ns(self) -> int:
         tables = [self.steps.table(self._exchanges)]
