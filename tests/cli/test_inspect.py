@@ -116,7 +116,7 @@ def test_a_clean_script_gives_0(script, inline, capfd):
         "",
     ]
     assert lines[2].startswith("A step makes ")
-    assert "training_step, called 1 times" in lines[3]
+    assert "training_step, called once" in lines[3]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_result_is_shown_by_line():
         "    -> drop it",
         "",
         "A step makes 5,678 Python calls. By function of your own:",
-        "     1,234 calls  train.py:5  f, called 1 times",
+        "     1,234 calls  train.py:5  f, called once",
     ]
 
 

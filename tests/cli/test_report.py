@@ -44,7 +44,7 @@ def test_every_page_of_the_tab_can_be_asked_for():
     labels = [re.search(r'id: "(\w+)"', page.read_text()) for page in sorted(pages.glob("*.js"))]
     ids = {found[1] for found in labels if found}
     assert {"overview", "ranks", "compare"} <= ids
-    assert ids <= {*VIEWS, *PAGES, "compare"}
+    assert ids <= {*VIEWS, *PAGES, "compare", "runs"}
 
 
 def test_a_session_can_be_chosen(make_session, write_run, capsys):
