@@ -33,7 +33,6 @@ from lightning_gpuprof.report.text_layout import (
     Line,
     Stack,
     as_ansi,
-    as_html,
     as_plain,
 )
 from lightning_gpuprof.units import ascii_only, shortened
@@ -65,18 +64,15 @@ def render(
     color: bool = False,
     unicode: bool = True,
     width: int = WIDTH,
-    html: bool = False,
     most_lines: int | None = None,
 ) -> str:
-    """Return the document as lines of at most `width` columns, or as HTML that looks the same.
+    """Return the document as lines of at most `width` columns.
 
     `verbose` shows all sections, columns, rows and findings in full. Otherwise sections that would
     make the text longer than `most_lines` are named at its end.
     """
     page = _Page(document, width=width, verbose=verbose, bar="█" if unicode else "#")
     page.write(None if verbose else most_lines)
-    if html:
-        return as_html(page.lines)
     text = as_ansi(page.lines) if color else as_plain(page.lines)
     return text if unicode else ascii_only(text)
 

@@ -25,6 +25,7 @@ from lightning_gpuprof.report.document import (
 )
 from lightning_gpuprof.report.format import place_name
 from lightning_gpuprof.report.load import load_report
+from lightning_gpuprof.report.notebook import first_screen
 
 PHASES, FINDINGS = "phases", "findings"
 """Names of the tables that `to_pandas` makes from the document's bars and cards."""
@@ -89,7 +90,7 @@ class RunReport:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return render(self.document, verbose=self._verbose, color=True, html=True)
+        return first_screen(self.document)
 
 
 def flat_row(row: Mapping[str, Value]) -> dict[str, Any]:

@@ -4,32 +4,25 @@ A style is a few words of `STYLES`, such as "bold red"; "not bold" undoes the st
 as a whole.
 """
 
-import html
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from typing_extensions import Self
 
-
-class _Look(NamedTuple):
-    code: int
-    """The parameter of ECMA-48's SGR, which terminals know."""
-    css: str
-
-
 STYLES = {
-    "bold": _Look(1, "font-weight: bold"),
-    "dim": _Look(2, "color: #7f7f7f"),
-    "red": _Look(31, "color: #800000"),
-    "green": _Look(32, "color: #008000"),
-    "yellow": _Look(33, "color: #808000"),
-    "blue": _Look(34, "color: #000080"),
-    "cyan": _Look(36, "color: #008080"),
+    "bold": 1,
+    "dim": 2,
+    "red": 31,
+    "green": 32,
+    "yellow": 33,
+    "blue": 34,
+    "cyan": 36,
 }
+"""The parameter of ECMA-48's SGR of each style, which terminals know."""
 _TAB = 8
 _LEAST_CELLS = 4
 """A column of names keeps this width at all costs."""
@@ -210,20 +203,9 @@ def as_plain(lines: Iterable[Line]) -> str:
     return "".join(line.plain + "\n" for line in lines)
 
 
-def as_html(lines: Iterable[Line]) -> str:
-    """Return lines as preformatted text of a page."""
-    rows = ("".join(_span(*part) for part in line.parts) for line in lines)
-    return "<pre>" + "".join(row + "\n" for row in rows) + "</pre>"
-
-
 def _ansi(text: str, style: str) -> str:
-    codes = ";".join(str(STYLES[word].code) for word in style.split())
+    codes = ";".join(str(STYLES[word]) for word in style.split())
     return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
-
-
-def _span(text: str, style: str) -> str:
-    css = "; ".join(STYLES[word].css for word in style.split())
-    return f'<span style="{css}">{html.escape(text)}</span>' if css else html.escape(text)
 
 
 def _joined(base: str, style: str) -> str:

@@ -17,6 +17,7 @@ from lightning_gpuprof.records.inspection import Inspection, Waste
 from lightning_gpuprof.report import console, markdown
 from lightning_gpuprof.report.clean import cleaned, message, printable
 from lightning_gpuprof.report.document import encode
+from lightning_gpuprof.report.notebook import first_screen
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\u202egnp\u2066\r\x08\nFORGED: no problem\u2028FORGED"
 CONTROLS = re.compile(
@@ -94,7 +95,7 @@ def test_no_document_lets_a_text_through_on_any_surface(documents, capsys):
         surfaces = [
             *(console.render(hostile, verbose=verbose, width=100_000) for verbose in (0, 1)),
             *(markdown.render(hostile, verbose=verbose) for verbose in (0, 1)),
-            console.render(hostile, html=True, width=100_000),
+            first_screen(hostile),
             encode(hostile).decode(),
             capsys.readouterr().out,
         ]

@@ -187,12 +187,6 @@ def test_a_name_in_brackets_is_text_and_no_markup():
     assert "[bold]Mine[/bold] takes long" in text
 
 
-def test_a_notebook_gets_html_with_the_same_words():
-    html = render(document(), color=True, html=True)
-    assert html.startswith("<pre>")
-    assert "host-sync holds the step back" in html
-
-
 def test_a_document_without_sections_is_its_first_line():
     made = document()
     assert render(Document(made.schema_version, made.subject, ())) == (
