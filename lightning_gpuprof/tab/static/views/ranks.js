@@ -17,7 +17,7 @@ export const ranks = {
   id: "ranks",
   label: "Ranks",
   about:
-    "Mean steady step of each rank by each host's own clock; below it what its device did, by the device's; waits in collectives by traces.",
+    "Each rank's mean steady step by its host's clock; below it what its device did, by the device's; then all ranks' traces.",
   async render(context) {
     const payload = await context.get("ranks");
     const why = traces(payload) ?? payload.nothing;
