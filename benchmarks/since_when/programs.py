@@ -28,7 +28,7 @@ from lightning_gpuprof import GpuProfCallback
 STEPS, CLEAN_STEPS = 1_200, 5_000
 EVERY = 40
 """Spikes recur after so many steps."""
-WIDTH, BATCH = 192, 64
+WIDTH, BATCH = 256, 96
 MEASURED = range(60, 140)
 """The steps by which the planted times are scaled."""
 _BLOCK = 4_096

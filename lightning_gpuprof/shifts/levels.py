@@ -28,6 +28,8 @@ MIN_APART = 0.8
 """The share of blocks since the change that exceed nine tenths of those before."""
 _PIECES = 4
 _MAD = 1.4826
+HIGH_END = 0.5
+"""The usual block at the end of a rise has this share of its height: single blocks do not."""
 AS_GOOD = 1.3
 """A rise from the start, which is no slow-down since some step, may fit worse by this factor."""
 _BACK = 0.5
@@ -219,7 +221,8 @@ def is_sure(change: Change, medians: Floats) -> bool:
         return False
     if change.rises:
         pieces = [float(np.median(p)) for p in np.array_split(medians[inside], _PIECES) if len(p)]
-        return pieces[0] < pieces[-1] and pieces[len(pieces) // 2] < pieces[-1]
+        is_high = pieces[-1] >= change.before + HIGH_END * change.height
+        return pieces[0] < pieces[len(pieces) // 2] < pieces[-1] and is_high
     return bool(np.mean(medians[inside] > np.quantile(before, 0.9)) >= MIN_APART)
 
 

@@ -32,6 +32,7 @@ COMPARABLE = 0.5
 _MAD = 1.4826
 _MOST_SPIKES = 200
 _MOST_DISTANCES = 16
+_MOST_PASSED = 4
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _train_of(steps: Int64, excess: Floats, high: Int64, least: float) -> Train 
     best: tuple[float, Int64, int] | None = None
     found, counts = np.unique(distances[distances > 1], return_counts=True)
     for every in found[np.argsort(-counts, kind="stable")][:_MOST_DISTANCES].tolist():
-        members = _longest_comb(at, every)
+        members = _longest_comb(at, every, steps)
         if len(members) < MIN_SPIKES:
             continue
         share = float(excess[chosen[members]].sum())
@@ -120,14 +121,16 @@ def _train_of(steps: Int64, excess: Floats, high: Int64, least: float) -> Train 
     return _judged(steps, excess, high, chosen[members], every)
 
 
-def _longest_comb(at: Int64, every: int) -> Int64:
+def _longest_comb(at: Int64, every: int, steps: Int64) -> Int64:
     """Return the indices of spikes that follow each other at a distance, with few missing.
 
-    >>> _longest_comb(np.array([3, 10, 20, 24, 30, 50]), 10).tolist()
+    Steps that were not timed cannot be missing.
+
+    >>> _longest_comb(np.array([3, 10, 20, 24, 30, 50]), 10, np.arange(60)).tolist()
     [1, 2, 4, 5]
     """
     tolerance = max(1, round(TOLERANCE * every))
-    after = [_next(at, every, tolerance), _next(at, 2 * every, tolerance)]
+    after = [_next(at, times * every, tolerance) for times in range(1, _MOST_PASSED + 1)]
     # From the last spike backwards: the length of the comb that begins at each.
     lengths, successors = [1] * len(at), [-1] * len(at)
     for index in range(len(at) - 2, -1, -1):
@@ -140,8 +143,9 @@ def _longest_comb(at: Int64, every: int) -> Int64:
     while member >= 0:
         members.append(member)
         member = successors[member]
-    due = round((int(at[members[-1]]) - int(at[members[0]])) / every) + 1
-    few_missing = due - len(members) <= MOST_MISSED * due
+    due = np.arange(at[members[0]], at[members[-1]] + 1, every)
+    expected = int(np.isin(due, steps).sum())
+    few_missing = expected - len(members) <= MOST_MISSED * expected
     return np.array(members if few_missing else [], dtype=np.int64)
 
 
