@@ -56,10 +56,7 @@ class CriticalPath:
     @property
     def kind_ns(self) -> dict[str, int]:
         """Time by kind; adds up to the span."""
-        total = dict.fromkeys(KINDS, 0)
-        for part in self.parts():
-            total[part.kind] += part.total_ns
-        return total
+        return _by_kind(self.parts())
 
     def parts(self) -> list[PathPart]:
         """Sum up segments by kind and name, longest first."""
@@ -86,7 +83,7 @@ class CriticalPath:
         return CriticalPathSummary(
             start_ns=self.start_ns,
             span_ns=self.span_ns,
-            kind_ns=self.kind_ns,
+            kind_ns=_by_kind(parts),
             parts=tuple(parts[:top]),
             rest_ns=sum(part.total_ns for part in parts[top:]),
         )
@@ -99,6 +96,13 @@ class CriticalPath:
     def name(self, index: int) -> str:
         """Return a segment's name by its index in `rows`."""
         return self.names[index] if index >= 0 else _UNRECORDED
+
+
+def _by_kind(parts: Sequence[PathPart]) -> dict[str, int]:
+    total = dict.fromkeys(KINDS, 0)
+    for part in parts:
+        total[part.kind] += part.total_ns
+    return total
 
 
 def critical_path(trace: LinkedTrace) -> CriticalPath | None:

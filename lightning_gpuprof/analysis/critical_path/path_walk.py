@@ -58,6 +58,8 @@ class PathRows(Struct, frozen=True):
         dur = np.minimum(self.start_ns + self.dur_ns, end_ns) - start
         columns = (self.kind, start, dur, self.name, self.detail, self.row)
         lasts = dur > 0
+        if lasts.all():
+            return PathRows(*columns)
         return PathRows(*(column[lasts] for column in columns))
 
 
