@@ -1,21 +1,24 @@
-"""Run by test_sharded_ranks.py: `python sharded_ranks.py FOLDER` trains two ranks of fully_shard.
+"""Run by test_sharded_ranks.py: `python sharded_ranks.py FOLDER STRATEGY...` trains two ranks.
 
 It trains with the callback and without. Rank 1 takes longer in its forward pass. What each rank
-has learnt, and how many collectives it made, is in `<with or without>-<rank>.json`.
+has learnt, and how many collectives it made, is in `<strategy>-<with or without>-<rank>.json`.
 """
 
 import json
 import os
 import socket
 import sys
+from itertools import product
 from pathlib import Path
 from threading import Event
 
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
-from lightning.pytorch.strategies import ModelParallelStrategy
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import RowwiseParallel, parallelize_module
+from torch.distributed.tensor.placement_types import Replicate
 from torch.utils.data import DataLoader
 
 STEPS = 40
@@ -23,8 +26,16 @@ LONGER_S = 0.03
 
 
 class Model(BoringModel):
+    def __init__(self, strategy):
+        super().__init__()
+        self.strategy = strategy
+
     def configure_model(self):
-        fully_shard(self.layer, mesh=self.device_mesh["data_parallel"])
+        if self.strategy == "tensor":
+            plan = RowwiseParallel(input_layouts=Replicate())
+            parallelize_module(self.layer, self.device_mesh["tensor_parallel"], plan)
+        if self.strategy == "fully_shard":
+            fully_shard(self.layer, mesh=self.device_mesh["data_parallel"])
 
     def training_step(self, batch, batch_idx):
         if self.global_rank == 1:
@@ -35,10 +46,14 @@ class Model(BoringModel):
         return DataLoader(RandomDataset(32, 2 * STEPS))
 
 
-def train(folder, rank, callback, port):
+def train(folder, rank, name, callback, port):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ |= {"LOCAL_RANK": str(rank), "NODE_RANK": "0"}
     torch.manual_seed(0)
+    strategy = DDPStrategy(process_group_backend="gloo")
+    if name != "ddp":
+        sizes = (1, 2) if name == "tensor" else (2, 1)
+        strategy = ModelParallelStrategy(*sizes, process_group_backend="gloo")
     callbacks, original = [], torch.distributed.Work.wait
     if callback == "with":
         from lightning_gpuprof import GpuProfCallback
@@ -47,28 +62,30 @@ def train(folder, rank, callback, port):
     trainer = Trainer(
         max_epochs=1,
         limit_val_batches=0,
-        strategy=ModelParallelStrategy(2, 1, process_group_backend="gloo"),
+        strategy=strategy,
         accelerator="cpu",
         devices=2,
         callbacks=callbacks,
-        default_root_dir=os.path.join(folder, callback),
+        default_root_dir=os.path.join(folder, name, callback),
         enable_progress_bar=False,
         enable_model_summary=False,
         enable_checkpointing=False,
     )
-    model = Model()
+    model = Model(name)
     trainer.fit(model)
     group = torch.distributed.group.WORLD
+    weight = model.layer.weight
     learnt = {
-        "weights": model.layer.weight.to_local().detach().reshape(-1).tolist(),
+        "weights": getattr(weight, "_local_tensor", weight).detach().reshape(-1).tolist(),
         "collectives": group._get_sequence_number_for_group(),
         "restored": torch.distributed.Work.wait is original,
     }
-    Path(folder, f"{callback}-{rank}.json").write_text(json.dumps(learnt))
+    Path(folder, f"{name}-{callback}-{rank}.json").write_text(json.dumps(learnt))
 
 
 if __name__ == "__main__":
-    for callback in ("with", "without"):
+    folder, *names = sys.argv[1:]
+    for name, callback in product(names, ("with", "without")):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -76,7 +93,7 @@ if __name__ == "__main__":
         for rank in (0, 1):
             children.append(os.fork())
             if not children[-1]:
-                train(sys.argv[1], rank, callback, port)
+                train(folder, rank, name, callback, port)
                 sys.exit()
-        if any(os.waitpid(child, 0)[1] for child in children):
+        if any([os.waitpid(child, 0)[1] for child in children]):
             sys.exit(1)
