@@ -28,6 +28,9 @@ MIN_APART = 0.8
 """The share of blocks since the change that exceed nine tenths of those before."""
 _PIECES = 4
 _MAD = 1.4826
+_CLEAR, _CLEAR_FRAC = 8.0, 0.1
+"""A rise is clear once blocks exceed the level before by so many standard deviations, and by this
+share of its height."""
 HIGH_END = 0.5
 """The usual block at the end of a rise has this share of its height: single blocks do not."""
 AS_GOOD = 1.3
@@ -196,6 +199,37 @@ def _rise(medians: Floats) -> Change | None:
     before = float(np.median(medians[:since]))
     height = slope * (count - since)
     return Change(since, count, before, height, True, float(along[best] ** 2) / whole)
+
+
+def beginning_of_rise(medians: Floats, change: Change) -> tuple[int, int]:
+    """Return the first block of a rise by its beginning alone, and the block after that beginning.
+
+    A rise need not be straight: what it does later says little about where it begins.
+
+    >>> abs(beginning_of_rise(*_convex_rise())[0] - 30) <= 4
+    True
+    """
+    before = medians[: max(MIN_BEFORE, change.since - MIN_SINCE)]
+    level = float(np.median(before))
+    noise = _MAD * float(np.median(np.abs(before - level)))
+    clear = np.flatnonzero(medians > level + max(_CLEAR * noise, _CLEAR_FRAC * change.height))
+    clear = clear[clear >= MIN_BEFORE]
+    runs = clear[np.isin(clear + 1, clear) & np.isin(clear + 2, clear)]
+    end = len(medians) if not len(runs) else min(len(medians), int(runs[0]) + MIN_SINCE)
+    starts = np.arange(MIN_BEFORE, end - 2)
+    if not len(starts):
+        return change.since, len(medians)
+    shapes = (np.arange(end, dtype=np.float64) - starts[:, None] + 1).clip(min=0)
+    shapes -= shapes.mean(axis=1, keepdims=True)
+    along = shapes @ medians[:end] / np.linalg.norm(shapes, axis=1)
+    return int(starts[int(along.argmax())]), end
+
+
+def _convex_rise() -> tuple[Floats, Change]:
+    """Return a series that rises ever faster from block 30 on, and a change fitted to all of it."""
+    noise = np.tile([0.0, 1.0, -1.0, 0.5], 25)
+    medians = 100 + noise + 0.05 * (np.arange(100) - 29).clip(min=0) ** 2
+    return medians, Change(45, 100, 100.0, 240.0, True, 0.9)
 
 
 def _is_from_start(deviations: Floats, gain: float) -> bool:

@@ -139,10 +139,13 @@ def _described(
     series = times[phase]
     reach = slice(blocks.begin(change.since - _REFINE), blocks.begin(change.since + _REFINE))
     if change.rises:
+        begins, end = levels.beginning_of_rise(medians[phase], change)
+        reach = slice(blocks.begin(begins - _REFINE), blocks.begin(min(begins + _REFINE, end - 1)))
         level = blocks.spread(medians[phase])
         noise = 1.4826 * float(np.median(np.abs(series - level)))
-        clipped = series.clip(level - 2 * noise, level + 2 * noise)
-        first = levels.first_of_rise(clipped, rows.steps.astype(np.float64), reach=reach)
+        clipped = series.clip(level - 2 * noise, level + 2 * noise)[: blocks.begin(end)]
+        places = rows.steps.astype(np.float64)[: blocks.begin(end)]
+        first = levels.first_of_rise(clipped, places, reach=reach)
     else:
         first = levels.first_step(series, before=change.before, height=change.height, reach=reach)
     until = None

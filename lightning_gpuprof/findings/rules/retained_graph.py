@@ -60,12 +60,22 @@ def judge(run: RunResults) -> Finding | None:
     """Return the finding about a graph that runs again, or that grows."""
     grown = run.variation.growing.get(Phase.BACKWARD)
     rises = grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first)
-    if grown is not None and rises and run.memory.growth is not None:
+    if grown is not None and rises and run.memory.growth is not None and not _is_later(run):
         return _growing(grown)
     facts = trace_facts(run)
     if facts is None or not facts.analysis.operators or second_order(facts):
         return None
     return _repeated(run, facts)
+
+
+def _is_later(run: RunResults) -> bool:
+    """Return whether forward grows too, and only since some step: then what a step works on grows.
+
+    A graph that is retained grows from the first step on, and only the backward pass goes through
+    it.
+    """
+    slow_down = None if run.slow_down is None else run.slow_down.slow_down
+    return slow_down is not None and slow_down.lasts and Phase.FORWARD.value in slow_down.phases
 
 
 def _repeated(run: RunResults, facts: TraceFacts) -> Finding | None:
