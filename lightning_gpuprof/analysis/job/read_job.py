@@ -19,8 +19,8 @@ from lightning_gpuprof.traces.kineto.collectives import JobRank, job_rank
 
 _TRACE = re.compile(r"\.json(?:\.gz)?$")
 _RANK = re.compile(r"rank[-_ ]?\d+")
-MOST_PROCESSES = 16
-"""Each holds one rank's trace in memory."""
+MOST_PROCESSES = 6
+"""Each holds one rank's trace in memory: some 75 MB for one of 50 MB."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def read_job(
     Args:
         files: Which files, of which ranks.
         progress: Called with the number of traces that are read, and of all.
-        processes: How many read at once; by default as many as there are cores, at most 16.
+        processes: How many read at once; by default as many as there are cores, at most 6.
 
     Raises:
         TraceError: None of the traces can be read, or a process that reads one was killed.
