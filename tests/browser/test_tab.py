@@ -59,7 +59,9 @@ def test_without_a_finding_the_verdict_says_what_is_the_limit(page):
 def test_an_address_of_a_run_that_is_gone_says_so_and_shows_another(page):
     page.open("gone/version_7")
     assert "There is no run gone/version_7" in page.wait_for(".notice")
-    page.wait_for(".hero", "Step time")
+    page.wait_for(".hero")
+    first = page.browser.run("return document.getElementById('gp-run').options[0].value")
+    assert f"{first} is shown" in page.wait_for(".notice")
 
 
 def test_every_phase_of_a_step_is_listed_with_its_share(page):
