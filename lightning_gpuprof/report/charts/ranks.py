@@ -23,7 +23,7 @@ MOST_RANKS = 32
 SHOWN_FRAC = 0.005
 """A phase below this share of every rank's step has no column."""
 EXCHANGE = "exchange"
-"""Key of the part of `backward` in which gradients are exchanged."""
+"""Key of the part of a phase in which a rank exchanges with others, and waits for them."""
 _DEVICE = (
     ("kernel_gemm", "Computing", "compute_ns"),
     ("kernel_communication", "Waiting in communication", "exposed_comm_ns"),
@@ -160,9 +160,10 @@ def _phases(views: Sequence[RankView]) -> list[Phase]:
 def _lane(view: RankView, device: tuple[LanePart, ...], is_slow: bool) -> RankLane:
     parts = []
     for phase in _phases([view]):
-        exchange = (view.exchange_ns or 0) if phase is Phase.BACKWARD else 0
+        exchange = (view.collectives_ns or {}).get(phase, 0)
+        exchange += (view.exchange_ns or 0) if phase is Phase.BACKWARD else 0
         own = LanePart(phase.value, phase_label(phase.value), view.phase_mean_ns[phase] - exchange)
-        parts += [own, LanePart(EXCHANGE, "Exchanging gradients", exchange)]
+        parts += [own, LanePart(EXCHANGE, "Exchanging with ranks", exchange)]
     spent = tuple(part for part in parts if part.ns > 0)
     return RankLane(view.rank, view.mean_ns or 0, spent, device, is_slow)
 

@@ -9,9 +9,12 @@ from lightning_gpuprof.analysis.run.ranks.rank_work import EXCHANGED
 from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.steady import mean, median
 from lightning_gpuprof.arrays import Mask
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import COLLECTIVES, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import RunStart
+
+_COLLECTIVES = {phase: f"part/{phase.value}/{COLLECTIVES}" for phase in Phase}
+"""The columns of collectives that are timed by themselves."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class RankView:
         waited_ns: How long it waits for other ranks per step, in that part and elsewhere.
         last_frac: The share of steps in which it waited least, as the last rank to arrive.
         batches: How many batches an epoch has on this rank; None if its loader has no length.
+        collectives_ns: By phase, the part in collectives that are timed by themselves.
     """
 
     rank: int
@@ -39,6 +43,7 @@ class RankView:
     waited_ns: int | None = None
     last_frac: float | None = None
     batches: int | None = None
+    collectives_ns: Mapping[Phase, int] | None = None
 
 
 def rank_views(
@@ -69,6 +74,7 @@ def _view(rank: int, session: Session, steady: Mask | None, waits: RankWaits | N
         waited_ns=None if waits is None else waits.waited_ns.get(rank),
         last_frac=None if waits is None else waits.last_frac.get(rank),
         batches=_batches(session.start),
+        collectives_ns=step.collectives_ns,
     )
 
 
@@ -77,6 +83,7 @@ class _Step(NamedTuple):
     mean_ns: int | None = None
     phase_mean_ns: Mapping[Phase, int] = {}
     exchange_ns: int | None = None
+    collectives_ns: Mapping[Phase, int] = {}
 
 
 def _steady_step(session: Session, steady: Mask | None) -> _Step:
@@ -89,6 +96,11 @@ def _steady_step(session: Session, steady: Mask | None) -> _Step:
         mean(dur),
         {phase: mean(column[steady]) for phase, column in session.phases_ns(Phase).items()},
         None if exchange is None else mean(exchange[steady]),
+        {
+            phase: mean(session.columns[name][steady])
+            for phase, name in _COLLECTIVES.items()
+            if name in session.columns
+        },
     )
 
 
@@ -103,7 +115,14 @@ def _rolled_step(session: Session) -> _Step:
         if phase.value in session.start.phases
     }
     middle = median(rollup.median_ns[rollup.steady > 0])
-    return _Step(middle, rollup.mean_ns("dur_ns"), means, rollup.mean_ns(EXCHANGED))
+    collectives = {phase: rollup.mean_ns(name) for phase, name in _COLLECTIVES.items()}
+    return _Step(
+        middle,
+        rollup.mean_ns("dur_ns"),
+        means,
+        rollup.mean_ns(EXCHANGED),
+        {phase: ns for phase, ns in collectives.items() if ns is not None},
+    )
 
 
 def _batches(start: RunStart) -> int | None:
