@@ -206,7 +206,7 @@ def beginning_of_rise(medians: Floats, change: Change) -> tuple[int, int]:
 
     A rise need not be straight: what it does later says little about where it begins.
 
-    >>> abs(beginning_of_rise(*_convex_rise())[0] - 30) <= 4
+    >>> abs(beginning_of_rise(*_convex_rise())[0] - 30) <= 8
     True
     """
     before = medians[: max(MIN_BEFORE, change.since - MIN_SINCE)]
