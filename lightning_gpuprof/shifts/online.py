@@ -8,7 +8,13 @@ from msgspec.structs import replace
 from lightning_gpuprof.arrays import Floats
 from lightning_gpuprof.records.facts import SlowDown, SlowDownShape
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.shifts.slow_down import LEAST_MORE, MIN_STEPS, find_slow_down
+from lightning_gpuprof.shifts.slow_down import (
+    LEAST_MORE,
+    MIN_STEPS,
+    find_slow_down,
+    is_confirmed,
+    is_same,
+)
 from lightning_gpuprof.shifts.step_rows import COMPARED, StepRows, joined
 
 CHUNK_STEPS, CHUNK_NS = 50, 10_000_000_000
@@ -25,9 +31,6 @@ SUSPECT_FRAC = 0.03
 """They exceed them by this share of the step."""
 LATER = 1.5
 """After a search that found nothing, the next one waits for so many times as many steps."""
-NEAR_FRAC = 0.2
-"""Two searches have found the same slow-down if it begins at the same step, give or take this share
-of the steps since then."""
 GONE = 0.5
 """A slow-down has ended if less than this share of it is left."""
 SPIKES_MISSING = 3
@@ -104,8 +107,8 @@ class SlowDownWatch:
             self._search_at = round(LATER * self._steps)
             return None
         self._candidate = found
-        earlier = before or find_slow_down(rows.chosen(rows.steps <= _before_last(found)))
-        if earlier is None or not _is_same(earlier, found):
+        is_sure = is_confirmed(rows, found) if before is None else is_same(before, found)
+        if not is_sure:
             return None
         self.current = found
         self._start_anew()
@@ -187,15 +190,3 @@ def _exceed_on_average(chunks: list[_Chunk], recent: int) -> bool:
     spilled = np.array([chunk.spilled for chunk in chunks])
     more = spilled[-recent:].mean(axis=0) - np.median(spilled[:-recent], axis=0)
     return bool((more > LEAST_MORE * float(chunks[-1].medians.sum())).any())
-
-
-def _before_last(slow_down: SlowDown) -> int:
-    """Return the step until which the same slow-down should have been seen already."""
-    return slow_down.noticed_step - (slow_down.noticed_step - slow_down.since_step) // 3
-
-
-def _is_same(before: SlowDown, now: SlowDown) -> bool:
-    if (before.phase, before.shape) != (now.phase, now.shape):
-        return False
-    since = now.noticed_step - now.since_step
-    return abs(before.since_step - now.since_step) <= NEAR_FRAC * since

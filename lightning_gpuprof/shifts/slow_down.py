@@ -30,6 +30,9 @@ MIN_READINGS = 2
 """Readings since other programs began, without which it may be one interruption."""
 LEAST_CHANGED = 0.1
 """Phases with this share of the whole change are named."""
+NEAR_FRAC = 0.2
+"""Two searches have found the same slow-down if it begins at the same step, give or take this share
+of the steps since then."""
 _REFINE = 3
 """The first step is looked for within so many blocks of the first block."""
 
@@ -57,6 +60,21 @@ def find_slow_down(rows: StepRows) -> SlowDown | None:
         if slow_down is not None and _is_on_device(usual, slow_down)
     ]
     return max(found, key=lambda slow_down: slow_down.more_ns, default=None)
+
+
+def is_confirmed(rows: StepRows, slow_down: SlowDown) -> bool:
+    """Return whether a search without the last third of a slow-down's steps finds the same."""
+    last = slow_down.noticed_step - (slow_down.noticed_step - slow_down.since_step) // 3
+    earlier = find_slow_down(rows.chosen(rows.steps <= last))
+    return earlier is not None and is_same(earlier, slow_down)
+
+
+def is_same(before: SlowDown, now: SlowDown) -> bool:
+    """Return whether two searches have found the same slow-down."""
+    if (before.phase, before.shape) != (now.phase, now.shape):
+        return False
+    since = now.noticed_step - now.since_step
+    return abs(before.since_step - now.since_step) <= NEAR_FRAC * since
 
 
 def _is_on_device(rows: StepRows, slow_down: SlowDown) -> bool:

@@ -9,7 +9,7 @@ from lightning_gpuprof.records.facts import Capture, SlowDown, WaitSoFar
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.span import StepSpan
-from lightning_gpuprof.shifts.slow_down import find_slow_down
+from lightning_gpuprof.shifts.slow_down import find_slow_down, is_confirmed
 from lightning_gpuprof.shifts.step_rows import StepRows
 
 MOST_STEPS = 1 << 16
@@ -23,11 +23,20 @@ def slow_downs(session: Session) -> tuple[SlowDown, ...]:
     the same steps. Of what was noticed, the last record of each counts.
     """
     by_step = {record.since_step: record for record in session.all(SlowDown)}
-    found = find_slow_down(step_rows(session)) if session.steps else None
+    found = _found(session) if session.steps else None
     if found is not None:
         recorded = (other for other in by_step.values() if not _overlap(found, other))
         by_step = {slow_down.since_step: slow_down for slow_down in (*recorded, found)}
     return tuple(by_step[step] for step in sorted(by_step))
+
+
+def _found(session: Session) -> SlowDown | None:
+    """Return the slow-down in all steps so far; while training runs, only if it is confirmed."""
+    rows = step_rows(session)
+    found = find_slow_down(rows)
+    if found is not None and session.end is None and not is_confirmed(rows, found):
+        return None
+    return found
 
 
 def _overlap(slow_down: SlowDown, other: SlowDown) -> bool:
