@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from lightning_gpuprof import GpuProfCallback
 
-STEPS, CLEAN_STEPS = 1_200, 5_000
+STEPS, CLEAN_STEPS = 2_000, 5_000
 EVERY = 40
 """Spikes recur after so many steps."""
 WIDTH, BATCH = 256, 96
@@ -98,6 +98,7 @@ class Rows(Dataset[torch.Tensor]):
                 file.write(os.urandom(64 << 20))
                 os.fsync(file.fileno())
             self.file = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
             self.blocks = max(1, round(plant.case.size * plant.step_ns / self._cold_ns()))
 
     def _cold_ns(self) -> float:
@@ -147,7 +148,7 @@ class Net(LightningModule):
         plant = self.plant
         if (more := plant.ns("growing input")) > 0:
             rows = min(len(self.context), round(BATCH * more / plant.step_ns))
-            batch = torch.cat([batch, self.context[:rows]])  # planted: growing input
+            batch = torch.cat([batch, self.context[:rows]])
         end = time.perf_counter_ns() + plant.ns("forward")
         while time.perf_counter_ns() < end:  # planted: forward
             batch = batch + 0.0

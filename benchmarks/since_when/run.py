@@ -121,7 +121,7 @@ def judged(case: Case, said: dict[str, Any]) -> dict[str, Any]:
         "shape": has and said["shape"] == case.shape,
         "line": None
         if line is None
-        else has and said["line"] in (line, line + 1),  # a loop and its body
+        else has and said["line"] in (line - 1, line, line + 1),  # a loop and its body
     }
 
 

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.lightning import data_loop
+from lightning_gpuprof.adapters.loaders import loaders_of
 from lightning_gpuprof.recorders.cores import core_wait
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import CoreWait, WaitSoFar
 from lightning_gpuprof.runtime.context import SlowDownListener
-from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.guard import attempt, guarded
 from lightning_gpuprof.runtime.hooks import HookDispatcher
 from lightning_gpuprof.runtime.recording import slow_down_listeners
 from lightning_gpuprof.shifts.online import SlowDownWatch
@@ -43,12 +45,15 @@ class SlowDowns(Recorder):
         self._listeners: Sequence[SlowDownListener] = ()
         self._rows: list[StepRows] = []
         self._read_ns = 0
+        self._has_workers = False
         self._last: WaitSoFar | None = None
 
     @override
     def on_train_start(self, trainer: Any, hooks: HookDispatcher) -> None:
         self.release()
         self._watch, self._listeners = SlowDownWatch(), slow_down_listeners(trainer)
+        loaders = attempt(lambda: loaders_of(data_loop(trainer)), [])
+        self._has_workers = any(int(getattr(loader, "num_workers", 0)) for loader in loaders)
         if self._timing is not None and self._context is not None:
             self._rows, self._last = [], None
             self._read_wait(self._timing.step)
@@ -67,7 +72,8 @@ class SlowDowns(Recorder):
         before, steps = self._last, joined(self._rows)
         self._rows = []
         now = self._read_wait(int(steps.steps[-1]))
-        slow_down = self._watch.add(with_waits(steps, before, now))
+        steps = replace(with_waits(steps, before, now), has_workers=self._has_workers)
+        slow_down = self._watch.add(steps)
         if slow_down is None:
             return
         context.write(slow_down)

@@ -226,6 +226,11 @@ class OutsideSpan(_Record, tag="outside"):
     """How many of these steps have a `StepFlag`, by its name in lower case."""
     compiled_ns: list[int] = []
     """Durations of the steps after the warm-up in which torch.compile compiled something."""
+    long_steps: list[int] = []
+    """The numbers of steps that took far longer than the others, apart from those whose flags say
+    why."""
+    long_ns: list[int] = []
+    """What these steps took."""
 
 
 class Memory(_Record, tag="memory"):

@@ -28,6 +28,9 @@ OF_PHASE = 0.6
 """Spikes are those of a phase if they have this share of the spikes of all phases together."""
 MIN_READINGS = 2
 """Readings since other programs began, without which it may be one interruption."""
+LEAST_OF_WORKERS = 0.1
+"""A wait for worker processes must take this share of the step longer: how far they are ahead of
+training changes from epoch to epoch."""
 LEAST_CHANGED = 0.1
 """Phases with this share of the whole change are named."""
 NEAR_FRAC = 0.2
@@ -104,6 +107,9 @@ def _lasting(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
     offset = LEAST_PART * float(np.median(whole))
     changes = {phase: levels.find_change(series, offset) for phase, series in medians.items()}
     sure = {phase: change for phase, change in changes.items() if change is not None}
+    waits = sure.get(Phase.DATA_WAIT)
+    if rows.has_workers and waits and waits.height < LEAST_OF_WORKERS * float(np.median(whole)):
+        del sure[Phase.DATA_WAIT]
     if not sure:
         return None
     phase, change = max(
@@ -113,8 +119,9 @@ def _lasting(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
     if change.height < LEAST_MORE * before:
         return None
     rises = {name: _height(change, series) for name, series in medians.items()}
+    more_ns = sum(height for _, height in rises.values())
     of_machine = _is_machine(phase, rises)
-    if of_machine and sum(height for _, height in rises.values()) < LEAST_OF_MACHINE * before:
+    if more_ns < change.height / 2 or (of_machine and more_ns < LEAST_OF_MACHINE * before):
         return None
     return _described(rows, times, blocks, medians, phase, change, rises, of_machine=of_machine)
 
@@ -269,7 +276,7 @@ def _first_crowded(whole: Floats, queued: Floats, near: int, usual: float) -> in
     end = int(readings[min(len(readings) - 1, place + 1)])
     clipped = whole.clip(max=10 * usual)
     before = float(clipped[:begin].mean()) if begin else usual
-    since = float(clipped[end - 1 :].mean()) if end >= len(whole) else float(clipped[end:].mean())
+    since = float(clipped[min(end, (begin + len(whole)) // 2) :].mean())
     height = max(since - before, 0.01 * usual)
     sums = np.concatenate([[0.0], np.cumsum(clipped - (before + height / 2))])
     first: int = max(begin, 1) + int(sums[max(begin, 1) : end].argmin())
@@ -280,22 +287,40 @@ def _recurring(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None
     """Return the train of spikes that costs most, in a phase or in all of them together."""
     medians_ns = {phase: float(np.median(ns)) for phase, ns in times.items()}
     usual_ns = sum(medians_ns.values())
-    series: list[tuple[Phase | None, Floats]] = [*times.items(), (None, summed(times.values()))]
-    trains = {
-        phase: train
-        for phase, ns in series
-        if (train := find_train(rows.steps, ns, usual_step=usual_ns)) is not None
-        and train.height / train.every >= LEAST_MORE * usual_ns
-    }
-    if not trains:
+    trains: list[tuple[Phase | None, Train | None]] = [
+        (phase, find_train(rows.steps, ns, usual_step=usual_ns)) for phase, ns in times.items()
+    ]
+    # Of steps that were not timed by phase, the long ones are known.
+    steps = np.concatenate([rows.steps, rows.long_steps])
+    whole = np.concatenate([summed(times.values()), rows.long_ns.astype(np.float64)])
+    order = np.argsort(steps, kind="stable")
+    known = np.arange(steps.min(), steps.max() + 1) if len(rows.long_steps) else rows.steps
+    trains.append((None, find_train(steps[order], whole[order], usual_step=usual_ns, known=known)))
+    matter = [
+        (phase, train)
+        for phase, train in trains
+        if train is not None and train.height / train.every >= LEAST_MORE * usual_ns
+    ]
+    if not matter:
         return None
-    costs = {phase: train.height / train.every for phase, train in trains.items()}
-    phase = max(costs, key=costs.__getitem__)
-    of_phases = {name: cost for name, cost in costs.items() if name is not None}
-    if phase is None and of_phases:
-        most = max(of_phases, key=of_phases.__getitem__)
-        phase = most if of_phases[most] >= OF_PHASE * costs[None] else None
-    return _of_train(rows, medians_ns, phase, trains[phase])
+    phase, train = max(matter, key=lambda item: (len(item[1].steps), item[1].height))
+    if phase is None:
+        phase = _phase_of(train, rows, times, medians_ns)
+    return _of_train(rows, medians_ns, phase, train)
+
+
+def _phase_of(
+    train: Train,
+    rows: StepRows,
+    times: Mapping[Phase, Floats],
+    medians_ns: Mapping[Phase, float],
+) -> Phase | None:
+    """Return the phase with most of the spikes of a train, in its steps that were timed."""
+    spiking = np.isin(rows.steps, train.steps)
+    excess = {phase: float((ns[spiking] - medians_ns[phase]).sum()) for phase, ns in times.items()}
+    phase = max(excess, key=excess.__getitem__)
+    whole = sum(more for more in excess.values() if more > 0)
+    return phase if whole > 0 and excess[phase] >= OF_PHASE * whole else None
 
 
 def _of_train(
@@ -308,8 +333,8 @@ def _of_train(
         phases[phase.value] = PhaseShift(round(before_ns), round(before_ns + more_ns))
     return SlowDown(
         shape=SlowDownShape.SPIKES,
-        since_step=int(rows.steps[train.since]),
-        until_step=int(rows.steps[train.until]) if train.ended else None,
+        since_step=int(train.steps[0]),
+        until_step=int(train.steps[-1]) if train.ended else None,
         noticed_step=int(rows.steps[-1]),
         before_ns=round(usual_ns),
         during_ns=round(usual_ns + more_ns),

@@ -1,7 +1,7 @@
 """The times of steps by phase, as slow-downs are looked for in them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -45,6 +45,9 @@ class StepRows:
             between two readings, shape `(n,)`; None if unknown.
         device_ns: What each step takes on the device's clock, shape `(n,)`, `NOT_MEASURED` where it
             is unknown; None without a device.
+        long_steps: The numbers of steps that were not timed by phase and took long, in order.
+        long_ns: What these took.
+        has_workers: Whether worker processes make the batches.
     """
 
     steps: Int64
@@ -53,6 +56,9 @@ class StepRows:
     sizes: Int64 | None = None
     queued_ns: Int64 | None = None
     device_ns: Int64 | None = None
+    long_steps: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    long_ns: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    has_workers: bool = False
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -66,14 +72,20 @@ class StepRows:
         return usual
 
     def chosen(self, which: Mask | slice) -> "StepRows":
-        """Return some of the steps."""
+        """Return some of the steps, and the long steps between the first and the last of them."""
+        steps = self.steps[which]
+        first, last = (steps[0], steps[-1]) if len(steps) else (0, -1)
+        inside = (self.long_steps >= first) & (self.long_steps <= last)
         return StepRows(
-            self.steps[which],
+            steps,
             self.flags[which],
             {phase: ns[which] for phase, ns in self.phase_ns.items()},
             None if self.sizes is None else self.sizes[which],
             None if self.queued_ns is None else self.queued_ns[which],
             None if self.device_ns is None else self.device_ns[which],
+            self.long_steps[inside],
+            self.long_ns[inside],
+            self.has_workers,
         )
 
     def by_size(self) -> dict[Phase, Floats]:
@@ -133,6 +145,9 @@ def joined(rows: Sequence[StepRows]) -> StepRows:
         np.concatenate(sizes) if len(sizes) == len(rows) else None,
         np.concatenate(queued) if len(queued) == len(rows) else None,
         np.concatenate(device) if len(device) == len(rows) else None,
+        np.concatenate([row.long_steps for row in rows]),
+        np.concatenate([row.long_ns for row in rows]),
+        rows[-1].has_workers,
     )
 
 

@@ -40,35 +40,34 @@ class Train:
     """Spikes at regular distances.
 
     Args:
-        since: The index of the first.
-        until: The index of the last.
+        steps: The numbers of their steps.
         every: Their distance in steps.
         height: By how much they usually exceed the other steps.
-        count: How many there are.
         ended: Whether they have ceased to come.
     """
 
-    since: int
-    until: int
+    steps: Int64
     every: int
     height: float
-    count: int
     ended: bool
 
 
-def find_train(steps: Int64, values: Floats, *, usual_step: float) -> Train | None:
+def find_train(
+    steps: Int64, values: Floats, *, usual_step: float, known: Int64 | None = None
+) -> Train | None:
     """Return the train of spikes that begins within a series; None if there is none.
 
     Args:
         steps: The numbers of the steps, shape `(n,)`.
         values: What a phase takes in each, shape `(n,)`.
         usual_step: The usual step, by which spikes are judged.
+        known: The numbers of all steps whose spikes are in the series; by default `steps`.
 
     >>> values = np.full(900, 10.0)
     >>> values[400::50] = 90.0
     >>> train = find_train(np.arange(900), values, usual_step=10.0)
-    >>> train.since, train.every, train.height, train.count
-    (400, 50, 80.0, 10)
+    >>> train.steps.tolist()[:3], train.every, train.height, len(train.steps)
+    ([400, 450, 500], 50, 80.0, 10)
     >>> values[::50] = 90.0
     >>> find_train(np.arange(900), values, usual_step=10.0) is None
     True
@@ -82,10 +81,13 @@ def find_train(steps: Int64, values: Floats, *, usual_step: float) -> Train | No
     high = np.flatnonzero(excess > max(LEAST_HEIGHT * usual_step, NOISE_HEIGHT * noise))
     if len(high) > _MOST_SPIKES:  # so many that the smaller ones are noise
         high = np.sort(high[np.argsort(excess[high])[-_MOST_SPIKES:]])
-    trains = (_train_of(steps, excess, high, least) for least in _least_heights(excess[high]))
+    known = steps if known is None else known
+    trains = (
+        _train_of(steps, excess, high, least, known) for least in _least_heights(excess[high])
+    )
     best: Train | None = None
     for train in trains:
-        if train is not None and (best is None or train.count > best.count):
+        if train is not None and (best is None or len(train.steps) > len(best.steps)):
             best = train
     return best
 
@@ -100,7 +102,9 @@ def _least_heights(heights: Floats) -> list[float]:
     )
 
 
-def _train_of(steps: Int64, excess: Floats, high: Int64, least: float) -> Train | None:
+def _train_of(
+    steps: Int64, excess: Floats, high: Int64, least: float, known: Int64
+) -> Train | None:
     chosen = high[excess[high] >= least]
     if len(chosen) < MIN_SPIKES:
         return None
@@ -109,7 +113,7 @@ def _train_of(steps: Int64, excess: Floats, high: Int64, least: float) -> Train 
     best: tuple[float, Int64, int] | None = None
     found, counts = np.unique(distances[distances > 1], return_counts=True)
     for every in found[np.argsort(-counts, kind="stable")][:_MOST_DISTANCES].tolist():
-        members = _longest_comb(at, every, steps)
+        members = _without_strays(at, _longest_comb(at, every, known), every, known)
         if len(members) < MIN_SPIKES:
             continue
         share = float(excess[chosen[members]].sum())
@@ -121,7 +125,22 @@ def _train_of(steps: Int64, excess: Floats, high: Int64, least: float) -> Train 
     return _judged(steps, excess, high, chosen[members], every)
 
 
-def _longest_comb(at: Int64, every: int, steps: Int64) -> Int64:
+def _without_strays(at: Int64, members: Int64, every: int, known: Int64) -> Int64:
+    """Return the spikes of a comb without first ones behind which a spike is missing.
+
+    >>> at = np.array([10, 40, 50, 60, 70, 80])
+    >>> _without_strays(at, np.arange(6), 10, np.arange(90)).tolist()
+    [1, 2, 3, 4, 5]
+    """
+    while len(members) > MIN_SPIKES:
+        due = np.arange(at[members[0]] + every, at[members[1]] - every // 2, every)
+        if not np.isin(due, known).any():
+            break
+        members = members[1:]
+    return members
+
+
+def _longest_comb(at: Int64, every: int, known: Int64) -> Int64:
     """Return the indices of spikes that follow each other at a distance, with few missing.
 
     Steps that were not timed cannot be missing.
@@ -144,7 +163,7 @@ def _longest_comb(at: Int64, every: int, steps: Int64) -> Int64:
         members.append(member)
         member = successors[member]
     due = np.arange(at[members[0]], at[members[-1]] + 1, every)
-    expected = int(np.isin(due, steps).sum())
+    expected = int(np.isin(due, known).sum())
     few_missing = expected - len(members) <= MOST_MISSED * expected
     return np.array(members if few_missing else [], dtype=np.int64)
 
@@ -181,4 +200,4 @@ def _judged(steps: Int64, excess: Floats, high: Int64, members: Int64, every: in
     if rest.mean() < LEAST_RISE * max(0.0, float(before.mean())):
         return None
     ended = steps[-1] - steps[last] > 3 * every
-    return Train(first, last, every, height, len(members), bool(ended))
+    return Train(steps[members], every, height, bool(ended))

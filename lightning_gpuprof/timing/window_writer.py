@@ -76,6 +76,8 @@ class WindowWriter:
         self._steps, self._until_next_call = 0, 1  # `_steps`: since the last line
         self._line_ns, self._line_due_ns = context.started_ns, _FIRST_LINE_NS
         self._written_ns = context.started_ns
+        self._long_steps: list[int] = []
+        self._long_ns: list[int] = []
         self.listeners: list[WindowListener] = []
         """The parts that receive the steps of every window."""
 
@@ -179,6 +181,8 @@ class WindowWriter:
         if device is not None:
             columns = device.columns(window.steps, window.total_ns, spacing=self._spacing)
             window.device = columns or {}
+        window.long_steps, window.long_ns = self._long_steps, self._long_ns
+        self._long_steps, self._long_ns = [], []
         context.write(window.record())
         self.overhead.add(window)
         return window
@@ -199,8 +203,15 @@ class WindowWriter:
         if not timed.all():
             slots, origin_ns = self._timeline.clock.slots, self._context.started_ns
             untimed = facts[~timed], charged[~timed]
-            span = untimed_span(*untimed, slots, origin_ns=origin_ns, own=self._own_names)
+            span = untimed_span(
+                *untimed,
+                slots,
+                origin_ns=origin_ns,
+                own=self._own_names,
+                written_step=int(facts[0, 0]),
+            )
             self._context.write(span)
+            self._long_steps, self._long_ns = span.long_steps, span.long_ns
             self.overhead.add_untimed(int((~timed).sum()))
         return facts[timed], charged[timed]
 

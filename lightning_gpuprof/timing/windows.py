@@ -14,7 +14,7 @@ from lightning_gpuprof.records.schema import (
     StepFlag,
     StepsWindow,
 )
-from lightning_gpuprof.shifts.step_rows import StepRows
+from lightning_gpuprof.shifts.step_rows import UNUSUAL, StepRows
 from lightning_gpuprof.timing.phase_clock import ChargedRows, Slot
 from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.units import rate
@@ -23,6 +23,8 @@ SMALLEST_PART_FRAC = 0.001
 """Parts below this share of a window's time are left out. Dozens of hooks take only a microsecond,
 and their columns would make up most of the file."""
 
+LONG = 1.3
+"""A step is long if it takes so many times as long as the usual one."""
 PHASE_NAMES = tuple(phase.value for phase in Phase)
 _NOT_STEADY = int(StepFlag.WARMUP | StepFlag.WATCHED | StepFlag.PROFILED)
 _COMPILING = int(StepFlag.COMPILED | StepFlag.WARMUP | StepFlag.UNFINISHED | StepFlag.VALIDATION)
@@ -78,6 +80,9 @@ class Window:
         self.plain_ns = int(self._dur_ns[plain].sum())
         self.plain_count = int(plain.sum())
         self.device: Mapping[str, Int64] = {}
+        self.long_steps: list[int] = []
+        self.long_ns: list[int] = []
+        """The long steps among those of the window that were not timed by phase."""
 
     def last(self, count: int) -> tuple[dict[str, int], int]:
         """Return the time of the last steps by phase, and all of it."""
@@ -139,7 +144,15 @@ class Window:
         numbers = self._facts["numbers"]
         known = (numbers != UNKNOWN_SAMPLES).all()
         sizes, device_ns = numbers if known else None, self.device.get("device_dur")
-        return StepRows(self.steps, self.flags, phase_ns, sizes, device_ns=device_ns)
+        return StepRows(
+            self.steps,
+            self.flags,
+            phase_ns,
+            sizes,
+            device_ns=device_ns,
+            long_steps=np.array(self.long_steps, dtype=np.int64),
+            long_ns=np.array(self.long_ns, dtype=np.int64),
+        )
 
     def median_ms(self) -> dict[str, float]:
         """Return the median step and the median of each phase, in milliseconds."""
@@ -183,11 +196,14 @@ def untimed_span(
     *,
     origin_ns: int,
     own: Container[str | None] = (),
+    written_step: int | None = None,
 ) -> OutsideSpan:
     """Return the record of steps that were not timed by phase.
 
     It holds their duration, the time of validation, checkpoints, loggers and garbage collections in
     them, the number of steps with every flag, and the durations of steps that compiled something.
+    It also holds the steps that took long for no known reason. In `written_step`, the windows
+    before were written.
     """
     named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
     charged_ns = charged.sum(axis=0)
@@ -202,6 +218,10 @@ def untimed_span(
         if (count := int(np.count_nonzero(flags & int(flag))))
     }
     span.compiled_ns = dur_ns[flags & _COMPILING == StepFlag.COMPILED].tolist()
+    long = (flags & int(UNUSUAL) == 0) & (dur_ns > LONG * np.median(dur_ns))
+    if written_step is not None:
+        long &= named["step"] != written_step
+    span.long_steps, span.long_ns = named["step"][long].tolist(), dur_ns[long].tolist()
     return span
 
 

@@ -80,12 +80,27 @@ def _line(
         return _collecting_line(parts[1]), 0, 0
     before, during = (_times(part, (Phase(slow_down.phase),)) for part in parts)
     more_ns = _mean_ns(parts[1]) - _mean_ns(parts[0])
-    best: tuple[LineTime | None, int, int] = (None, 0, 0)
-    for place, line in during.items():
-        before_ns = before[place].mean_ns if place in before else 0
-        if line.count >= LEAST_SAMPLES and line.mean_ns - before_ns > best[2] - best[1]:
-            best = line, before_ns, line.mean_ns
-    return best if best[2] - best[1] >= LEAST_PART * more_ns else (None, 0, 0)
+    grown = {
+        place: (line, before.get(place))
+        for place, line in during.items()
+        if line.count >= LEAST_SAMPLES
+    }
+    if not grown:
+        return None, 0, 0
+    line, earlier = max(grown.values(), key=lambda pair: _sureness(*pair))
+    before_ns = 0 if earlier is None else earlier.mean_ns
+    is_large = line.mean_ns - before_ns >= LEAST_PART * more_ns
+    return (line, before_ns, line.mean_ns) if is_large else (None, 0, 0)
+
+
+def _sureness(line: LineTime, before: LineTime | None) -> float:
+    """Return by how much a line takes longer, in widths of the intervals of its times.
+
+    A line that many samples fall to varies by more than all that a new line takes.
+    """
+    more_ns = line.mean_ns - (0 if before is None else before.mean_ns)
+    before_width = 0 if before is None else before.high_ns - before.low_ns
+    return more_ns / max(1, line.high_ns - line.low_ns + before_width)
 
 
 def _collecting_line(part: Session) -> LineTime | None:

@@ -8,6 +8,7 @@ from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.facts import Capture, SlowDown, WaitSoFar
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import OutsideSpan
 from lightning_gpuprof.records.span import StepSpan
 from lightning_gpuprof.shifts.slow_down import find_slow_down, is_confirmed
 from lightning_gpuprof.shifts.step_rows import StepRows
@@ -52,6 +53,7 @@ def step_rows(session: Session) -> StepRows:
         phase_ns[Phase.CALLBACKS] = phase_ns[Phase.CALLBACKS] - own_ns(session)
     steps = columns.get("step", np.arange(session.steps))
     numbers = columns.get("numbers")
+    spans = [span for span in session.all(OutsideSpan) if span.long_steps]
     rows = StepRows(
         steps,
         step_flags(session),
@@ -59,6 +61,9 @@ def step_rows(session: Session) -> StepRows:
         numbers if numbers is not None and (numbers > 0).all() else None,
         _waits(session, steps),
         columns.get("device_dur"),
+        np.array([step for span in spans for step in span.long_steps], dtype=np.int64),
+        np.array([ns for span in spans for ns in span.long_ns], dtype=np.int64),
+        bool(session.start.loader and session.start.loader.num_workers),
     )
     return rows if every == 1 else rows.chosen(slice(None, None, every))
 

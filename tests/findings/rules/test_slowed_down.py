@@ -7,6 +7,7 @@ from rule_cases import MS, US
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.facts import HostCounters, WaitSoFar
 from lightning_gpuprof.records.lines import HostLines, LineCount
+from lightning_gpuprof.records.schema import UNTIMED_STEPS, OutsideSpan
 
 STEPS, SINCE = 1_000, 430
 PLACE = np.arange(STEPS)
@@ -67,6 +68,32 @@ def test_spikes_that_begin_to_recur_say_how_often(evaluate):
     assert finding.title.startswith("Every 50 steps 20.")
     assert finding.title.endswith(f"more since step {SINCE}, mostly in callbacks")
     assert finding.evidence["spikes_every_steps_count"] == 50
+
+
+def test_spikes_are_found_where_few_steps_are_timed_by_phase(evaluate):
+    times = usual(callbacks=20 * MS * ((PLACE >= SINCE) & ((PLACE - SINCE) % 50 == 0)))
+    timed = np.zeros(STEPS, dtype=bool)
+    timed[[group * 4 + int(4 * (group * 0.618 % 1)) for group in range(STEPS // 4)]] = True
+    whole = sum(times.values())
+    long = ~timed & (whole > 1.3 * np.median(whole))
+    untimed = OutsideSpan(
+        where=UNTIMED_STEPS,
+        start_ns=0,
+        dur_ns=int(whole[~timed].sum()),
+        phase_ns={},
+        steps=int((~timed).sum()),
+        long_steps=PLACE[long].tolist(),
+        long_ns=whole[long].tolist(),
+    )
+    finding = evaluate(
+        {phase: ns[timed] for phase, ns in times.items()},
+        steps=int(timed.sum()),
+        columns={"step": PLACE[timed]},
+        records=[untimed],
+    )
+    assert finding.evidence["since_step_count"] == SINCE
+    assert finding.evidence["spikes_every_steps_count"] == 50
+    assert finding.title.endswith("mostly in callbacks")
 
 
 def test_the_line_whose_share_has_grown_is_named(evaluate):
