@@ -60,7 +60,9 @@ def cases() -> list[Case]:
     ]
     planted += [Case("growing input", "ramp", size) for size in SIZES]
     planted += [Case("garbage", shape, size) for shape in SHAPES for size in SIZES[1:]]
-    planted += [Case("process", shape, size) for shape in ("step", "spikes") for size in SIZES]
+    planted += [Case("process", "step", size) for size in SIZES]
+    # A burst shares the core with training: from half of the distance on, it is no spike any more.
+    planted += [Case("process", "spikes", size) for size in (0.05, 0.1, 0.2)]
     planted += [Case("page cache", "step", size) for size in SIZES]
     clean = [Case(flavour, seed=seed) for flavour in CLEAN for seed in range(4)]
     return planted + clean

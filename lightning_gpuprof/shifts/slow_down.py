@@ -26,6 +26,8 @@ CROWDED = 2.0
 """Other programs slow training down if it waits for a core so many times as long as before."""
 OF_PHASE = 0.6
 """Spikes are those of a phase if they have this share of the spikes of all phases together."""
+MOST_EXCESS = 10.0
+"""Of a step that takes longer, so many usual steps count."""
 MIN_READINGS = 2
 """Readings since other programs began, without which it may be one interruption."""
 LEAST_OF_WORKERS = 0.1
@@ -222,7 +224,7 @@ def _crowded(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
     if change is None or not _waits_longer(queued, blocks, change):
         return None
     usual = float(np.median(whole))
-    first = _first_crowded(whole, queued, blocks.begin(change.since), usual)
+    first = _first_crowded(rows, whole, queued, blocks.begin(change.since), usual)
     end = blocks.begin(change.until)
     before_ns, during_ns = float(whole[:first].mean()), float(whole[first:end].mean())
     more_ns = during_ns - before_ns
@@ -268,19 +270,26 @@ def _waits_longer(queued: Floats, blocks: Blocks, change: Change) -> bool:
     )
 
 
-def _first_crowded(whole: Floats, queued: Floats, near: int, usual: float) -> int:
-    """Return the index from which on steps are interrupted, between readings of the waits."""
-    readings = np.concatenate([[0], np.flatnonzero(np.diff(queued)) + 1, [len(queued)]])
-    place = int(np.searchsorted(readings, near, side="right")) - 1
-    begin = int(readings[max(0, place - 1)])
-    end = int(readings[min(len(readings) - 1, place + 1)])
-    clipped = whole.clip(max=10 * usual)
-    before = float(clipped[:begin].mean()) if begin else usual
-    since = float(clipped[min(end, (begin + len(whole)) // 2) :].mean())
-    height = max(since - before, 0.01 * usual)
-    sums = np.concatenate([[0.0], np.cumsum(clipped - (before + height / 2))])
-    first: int = max(begin, 1) + int(sums[max(begin, 1) : end].argmin())
-    return first
+def _first_crowded(rows: StepRows, whole: Floats, queued: Floats, near: int, usual: float) -> int:
+    """Return the index from which on steps are interrupted, between readings of the waits.
+
+    All steps count, those too that were not timed by phase: of these the long ones are known.
+    """
+    readings = np.concatenate([[0], np.flatnonzero(np.diff(queued)) + 1, [len(queued) - 1]])
+    place = int(np.abs(readings - near).argmin())
+    numbers = rows.steps[readings] - rows.steps[0]
+    begin = int(numbers[max(0, place - 1)])
+    end = int(numbers[min(len(readings) - 1, place + 1)])
+    excess = np.zeros(int(rows.steps[-1] - rows.steps[0]) + 1)
+    excess[rows.steps - rows.steps[0]] = whole - usual
+    excess[rows.long_steps - rows.steps[0]] = rows.long_ns - usual
+    excess = excess.clip(0, MOST_EXCESS * usual)
+    before = float(excess[:begin].mean()) if begin else 0.0
+    since = float(excess[min(end, (begin + len(excess)) // 2) :].mean())
+    sums = np.concatenate([[0.0], np.cumsum(excess - (before + max(since, before)) / 2)])
+    first = begin + int(sums[begin : end + 1].argmin())
+    index = int(np.searchsorted(rows.steps, rows.steps[0] + first))
+    return min(max(1, index), len(rows) - 1)
 
 
 def _recurring(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:

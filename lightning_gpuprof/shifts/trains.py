@@ -81,6 +81,7 @@ def find_train(
     high = np.flatnonzero(excess > max(LEAST_HEIGHT * usual_step, NOISE_HEIGHT * noise))
     if len(high) > _MOST_SPIKES:  # so many that the smaller ones are noise
         high = np.sort(high[np.argsort(excess[high])[-_MOST_SPIKES:]])
+    high, excess = _merged(steps, excess, high)
     known = steps if known is None else known
     trains = (
         _train_of(steps, excess, high, least, known) for least in _least_heights(excess[high])
@@ -90,6 +91,22 @@ def find_train(
         if train is not None and (best is None or len(train.steps) > len(best.steps)):
             best = train
     return best
+
+
+def _merged(steps: Int64, excess: Floats, high: Int64) -> tuple[Int64, Floats]:
+    """Take spikes in steps that follow each other as one spike in the first of them.
+
+    >>> _merged(np.arange(4), np.array([0.0, 5.0, 7.0, 0.0]), np.array([1, 2]))[1].tolist()
+    [0.0, 12.0, 0.0, 0.0]
+    """
+    if not len(high):
+        return high, excess
+    begins = np.concatenate([[True], np.diff(steps[high]) > 1])
+    sums = np.bincount(np.cumsum(begins) - 1, excess[high])
+    merged = excess.copy()
+    merged[high] = 0.0
+    merged[high[begins]] = sums
+    return high[begins], merged
 
 
 def _least_heights(heights: Floats) -> list[float]:
