@@ -73,6 +73,11 @@ def fit(case: Case) -> dict[str, Any]:
     folder = tempfile.mkdtemp()
     try:
         train(case, folder)
+        # The records stay, so that the search can be tried on them again.
+        for path in Path(folder).rglob("rank0.jsonl"):
+            target = WORK / "records" / case.name / path.relative_to(folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
         return said_of(case, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lightning_gpuprof.analysis.run.behind_window import BehindWindow, behind_window
-from lightning_gpuprof.analysis.run.growth import Growth, phase_growth
+from lightning_gpuprof.analysis.run.growth import Growth, growth, phase_growth
 from lightning_gpuprof.analysis.run.outliers import Spikes, spikes, step_noise_ns
 from lightning_gpuprof.analysis.run.pace import PaceChange, pace_change
 from lightning_gpuprof.analysis.run.phase_split import Part, PhaseStats
@@ -24,6 +24,8 @@ class Variation:
     spikes: Spikes | None = None
     growing: Mapping[Phase, Growth] = field(default_factory=dict)
     """Phases that take longer and longer."""
+    batches: Growth | None = None
+    """How batches hold more and more numbers; None if they do not, or if that is unknown."""
     pace: PaceChange | None = None
     """How the step time changes for good; None if it does not."""
     behind_window: BehindWindow | None = None
@@ -49,7 +51,13 @@ def step_variation(
         noise_ns=step_noise_ns(session, steady),
         spikes=spikes(session, steady, paced=pace is not None),
         growing=phase_growth(session, steady),
+        batches=_batch_growth(session, steady),
         pace=pace,
         behind_window=behind_window(session, host_bound=host_bound),
         slowest=slowest_steps(session, steady, phases, parts),
     )
+
+
+def _batch_growth(session: Session, steady: Mask) -> Growth | None:
+    numbers = session.columns.get("numbers")
+    return None if numbers is None else growth(numbers[steady])

@@ -60,7 +60,7 @@ def judge(run: RunResults) -> Finding | None:
     """Return the finding about a graph that runs again, or that grows."""
     grown = run.variation.growing.get(Phase.BACKWARD)
     rises = grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first)
-    if grown is not None and rises and run.memory.growth is not None and not _is_later(run):
+    if grown is not None and rises and run.memory.growth is not None and not _works_on_more(run):
         return _growing(grown)
     facts = trace_facts(run)
     if facts is None or not facts.analysis.operators or second_order(facts):
@@ -68,12 +68,14 @@ def judge(run: RunResults) -> Finding | None:
     return _repeated(run, facts)
 
 
-def _is_later(run: RunResults) -> bool:
-    """Return whether forward grows too, and only since some step: then what a step works on grows.
+def _works_on_more(run: RunResults) -> bool:
+    """Return whether what a step works on grows: batches, or forward too and only since some step.
 
     A graph that is retained grows from the first step on, and only the backward pass goes through
     it.
     """
+    if run.variation.batches is not None:
+        return True
     slow_down = None if run.slow_down is None else run.slow_down.slow_down
     return slow_down is not None and slow_down.lasts and Phase.FORWARD.value in slow_down.phases
 

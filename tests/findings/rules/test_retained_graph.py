@@ -57,5 +57,8 @@ def test_a_backward_that_gets_slower(evaluate):
     finding = evaluate({"backward": backward}, steps=80, records=memory_use)
     assert "backward pass grew" in finding.title
     assert finding.explains == ("memory-growth", "growing-step", "slowed-down")
+    numbers = {"numbers": [1_000 + 20 * step for step in range(80)]}
+    options = {"steps": 80, "records": memory_use}
+    assert evaluate({"backward": backward}, columns=numbers, **options) is None  # longer batches
     # Without memory that grows no graph is kept: the machine got slower.
     assert evaluate({"backward": backward}, steps=80) is None
