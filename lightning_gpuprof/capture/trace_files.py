@@ -1,5 +1,6 @@
 """Exports the trace of a cycle, compresses it and writes its record. Readers analyse it later."""
 
+import gzip
 import os
 import shutil
 import time
@@ -20,14 +21,14 @@ from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.units import size
 
 try:
-    igzip: Any = import_module("isal.igzip")
-except ImportError:  # there is no wheel of isal for this system: traces stay uncompressed
-    igzip = None
+    _GzipFile: Any = import_module("isal.igzip").IGzipFile
+except ImportError:  # the extra `fast` is not installed: zlib does the same, slower
+    _GzipFile = gzip.GzipFile
 
 _LEVEL = 1
-"""The compression takes a tenth of the time in which torch stops and exports, so that a thread
-beside training would gain nothing. Files are 1.7 times as large as the smallest that zlib can
-make."""
+"""With isal, the compression takes a tenth of the time in which torch stops and exports, so that a
+thread beside training would gain nothing. Files are 1.7 times as large as the smallest that zlib
+can make."""
 _CHUNK_BYTES = 1 << 20
 FIRST_BYTES = 64 << 20
 """The free space that a first trace needs. Every later trace needs the size of the trace before
@@ -130,9 +131,9 @@ class TraceFiles:
 def put_in_place(part: str, plain: str, *, compressed: bool) -> str:
     """Turn an exported file into the trace `<plain>.gz` or `plain`, and return its path.
 
-    Without isal, or on a disk without space for both files, the trace stays uncompressed.
+    On a disk without space for both files, the trace stays uncompressed.
     """
-    if compressed and igzip is not None:
+    if compressed:
         with suppress(OSError):
             return _compressed(part, f"{plain}.gz")
     os.replace(part, plain)
@@ -145,7 +146,7 @@ def _compressed(source_path: str, path: str) -> str:
         written_whole(path) as part,
         open(part, "wb") as target,
         # Without a name and a time inside, the same trace gives the same bytes.
-        igzip.IGzipFile("", "wb", _LEVEL, target, mtime=0) as stream,
+        _GzipFile("", "wb", _LEVEL, target, mtime=0) as stream,
     ):
         shutil.copyfileobj(source, stream, _CHUNK_BYTES)
     return path

@@ -1,6 +1,7 @@
 """Faults of the machine under a run: torch's profiler, disks, threads, limits, folders, streams."""
 
 import gc
+import gzip
 import logging
 import os
 import resource
@@ -102,7 +103,7 @@ row("a disk that is nearly full", put(shutil, "disk_usage", lambda path: SimpleN
 row("a disk that is full", put(writer, "_write_all", raises(FULL)), **UNWRITABLE)
 row("a disk that fills up", plan={"training_step 4": put(writer, "_write_all", raises(FULL))}, says="cannot write to", fast=True)
 row("files that may not grow", lambda run: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000,) * 2), options={"enable_checkpointing": False}, says="could not be written", fast=True)
-row("a machine without a fast gzip", put(trace_files, "igzip", None))
+row("a machine without a fast gzip", put(trace_files, "_GzipFile", gzip.GzipFile))
 row("a machine without a name", put(socket, "gethostname", raises(FULL)))
 row("an interpreter that does not know its path", put(sys, "executable", None), fast=True)
 row("threads that do not start", NO_THREADS, **THREADS, fast=True)
