@@ -5,7 +5,6 @@ import io
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, BinaryIO
 
@@ -48,18 +47,6 @@ def read_blocks(
             yield block
             if progress is not None:
                 progress(file.tell(), total)
-
-
-def read_ahead(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the blocks of another iterator, which makes the next one in a thread meanwhile.
-
-    Inflating releases the interpreter's lock, so that it costs no time beside decoding.
-    """
-    with ThreadPoolExecutor(1, "gpuprof-read-ahead") as pool:
-        coming = pool.submit(next, blocks, None)
-        while (block := coming.result()) is not None:
-            coming = pool.submit(next, blocks, None)
-            yield block
 
 
 def _unzipped(path: str, file: BinaryIO, warnings: list[str]) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from lightning_gpuprof.traces import timeline
 from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, decode_arguments
-from lightning_gpuprof.traces.files import read_ahead, read_blocks
+from lightning_gpuprof.traces.files import read_blocks
 from lightning_gpuprof.traces.kineto.collect import Collector, NeedsExactTimesError
 from lightning_gpuprof.traces.kineto.event_stream import EventStream
 from lightning_gpuprof.traces.kineto.events import Event, Times, exact_ns, exact_ns_of
@@ -68,7 +68,7 @@ def _read(path: str, options: ReadOptions, *, exact: bool) -> timeline.Timeline:
     decoder = _Decoder(exact=exact)
     collector = Collector(options, exact=exact)
     stream = EventStream(
-        read_ahead(read_blocks(path, warnings, options.progress)),
+        read_blocks(path, warnings, options.progress),
         decoder.many,
         decoder.single,
         warnings.append,
