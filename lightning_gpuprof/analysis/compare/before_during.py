@@ -32,7 +32,7 @@ def before_during(
     """Compare the steps before and during the slow-down of a run that has cost most.
 
     Args:
-        ranks: Every rank's records.
+        ranks: The records by rank, that of `run` among them.
         traces: The analyses of the run's traces, by the trace file's name.
         run: The results of all steps.
 
@@ -45,9 +45,13 @@ def before_during(
     spans = spans_around(slow_down, run.slow_downs)
     if spans is None:
         return None
-    session = run.start.session
+    start = run.start
+    # What is compared is of the described rank. Comparing all ranks again would take seconds.
+    own = {start.rank: ranks[start.rank]}
     try:
-        before, during = (analyze_run(ranks, traces, session=session, span=span) for span in spans)
+        before, during = (
+            analyze_run(own, traces, session=start.session, span=span) for span in spans
+        )
     except RecordError:
         return None
     # Larger batches are a cause to be shown, not a scale to be divided by.
