@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.arrays import Floats
+from lightning_gpuprof.arrays import Floats, Int64
 
 MOST_BLOCKS = 120
 BLOCK_STEPS = 8
@@ -28,6 +28,9 @@ MIN_APART = 0.8
 """The share of blocks since the change that exceed nine tenths of those before."""
 _PIECES = 4
 _MAD = 1.4826
+"""The standard deviation of normal noise as a multiple of its median absolute deviation."""
+_REACH = 3
+"""The first and the last step are looked for within so many blocks of those of the change."""
 _CLEAR, _CLEAR_FRAC = 8.0, 0.1
 """A rise is clear once blocks exceed the level before by so many standard deviations, and by this
 share of its height."""
@@ -93,12 +96,23 @@ class Blocks:
         """Return the index of the first step of a block."""
         return self.steps - self.length * (self.count - min(max(number, 0), self.count))
 
+    def around(self, number: int, *, low: int = 0, high: int = MOST_BLOCKS) -> slice:
+        """Return the indices of the steps some blocks around the first step of a block.
+
+        Args:
+            number: The block.
+            low: The first block that counts.
+            high: The block after the last one that counts.
+        """
+        return slice(self.begin(max(low, number - _REACH)), self.begin(min(high, number + _REACH)))
+
     def medians(self, values: Floats) -> Floats:
         """Return the median of each block, shape `(count,)`."""
         if not self.count:
             return np.zeros(0)
         middle = self.length // 2
-        medians: Floats = np.partition(self._cut(values), middle, axis=1)[:, middle]
+        blocks = values[self.begin(0) :].reshape(self.count, self.length)
+        medians: Floats = np.partition(blocks, middle, axis=1)[:, middle]
         return medians
 
     def spread(self, series: Floats) -> Floats:
@@ -106,8 +120,14 @@ class Blocks:
         repeated = np.repeat(series, self.length)
         return np.concatenate([np.full(self.begin(0), series[0]), repeated])
 
-    def _cut(self, values: Floats) -> Floats:
-        return values[self.begin(0) :].reshape(self.count, self.length)
+
+def noise_of(deviations: Floats) -> float:
+    """Return the standard deviation of the noise in deviations, by their median: outliers are none.
+
+    >>> round(noise_of(np.array([-1.0, 1.0, 1.0, -1.0, 500.0])), 1)
+    1.5
+    """
+    return _MAD * float(np.median(np.abs(deviations)))
 
 
 def find_change(medians: Floats, offset: float | None = None) -> Change | None:
@@ -182,23 +202,28 @@ def _has_ended(medians: Floats, since: int, until: int) -> bool:
 
 def _rise(medians: Floats) -> Change | None:
     count = len(medians)
-    place = np.arange(count, dtype=np.float64)
     starts = np.arange(MIN_BEFORE, count - MIN_SINCE + 1)
-    shapes = (place - starts[:, None] + 1).clip(min=0)
-    shapes -= shapes.mean(axis=1, keepdims=True)
     deviations = medians - medians.mean()
     whole = float(deviations @ deviations)
     if not whole or not len(starts):
         return None
-    along = shapes @ deviations / np.linalg.norm(shapes, axis=1)
+    along, norms = _along_rises(deviations, starts)
     best = int(np.where(along > 0, along, 0).argmax())
     since = int(starts[best])
     if best == 0 or _is_from_start(deviations, float(along[best] ** 2)):
         return None
-    slope = float(along[best]) / float(np.linalg.norm(shapes[best]))
+    slope = float(along[best]) / float(norms[best])
     before = float(np.median(medians[:since]))
     height = slope * (count - since)
     return Change(since, count, before, height, True, float(along[best] ** 2) / whole)
+
+
+def _along_rises(series: Floats, starts: Int64) -> tuple[Floats, Floats]:
+    """Return how much of a series lies along a rise from each start to its end, and their norms."""
+    shapes = (np.arange(len(series), dtype=np.float64) - starts[:, None] + 1).clip(min=0)
+    shapes -= shapes.mean(axis=1, keepdims=True)
+    norms = np.linalg.norm(shapes, axis=1)
+    return shapes @ series / norms, norms
 
 
 def beginning_of_rise(medians: Floats, change: Change) -> tuple[int, int]:
@@ -206,12 +231,15 @@ def beginning_of_rise(medians: Floats, change: Change) -> tuple[int, int]:
 
     A rise need not be straight: what it does later says little about where it begins.
 
-    >>> abs(beginning_of_rise(*_convex_rise())[0] - 30) <= 8
+    >>> noise = np.tile([0.0, 1.0, -1.0, 0.5], 25)
+    >>> convex = 100 + noise + 0.05 * (np.arange(100) - 29).clip(min=0) ** 2
+    >>> fitted = Change(since=45, until=100, before=100.0, height=240.0, rises=True, fit=0.9)
+    >>> abs(beginning_of_rise(convex, fitted)[0] - 30) <= 8
     True
     """
     before = medians[: max(MIN_BEFORE, change.since - MIN_SINCE)]
     level = float(np.median(before))
-    noise = _MAD * float(np.median(np.abs(before - level)))
+    noise = noise_of(before - level)
     clear = np.flatnonzero(medians > level + max(_CLEAR * noise, _CLEAR_FRAC * change.height))
     clear = clear[clear >= MIN_BEFORE]
     runs = clear[np.isin(clear + 1, clear) & np.isin(clear + 2, clear)]
@@ -219,17 +247,8 @@ def beginning_of_rise(medians: Floats, change: Change) -> tuple[int, int]:
     starts = np.arange(MIN_BEFORE, end - 2)
     if not len(starts):
         return change.since, len(medians)
-    shapes = (np.arange(end, dtype=np.float64) - starts[:, None] + 1).clip(min=0)
-    shapes -= shapes.mean(axis=1, keepdims=True)
-    along = shapes @ medians[:end] / np.linalg.norm(shapes, axis=1)
+    along, _ = _along_rises(medians[:end], starts)
     return int(starts[int(along.argmax())]), end
-
-
-def _convex_rise() -> tuple[Floats, Change]:
-    """Return a series that rises ever faster from block 30 on, and a change fitted to all of it."""
-    noise = np.tile([0.0, 1.0, -1.0, 0.5], 25)
-    medians = 100 + noise + 0.05 * (np.arange(100) - 29).clip(min=0) ** 2
-    return medians, Change(45, 100, 100.0, 240.0, True, 0.9)
 
 
 def _is_from_start(deviations: Floats, gain: float) -> bool:
@@ -247,7 +266,7 @@ def is_sure(change: Change, medians: Floats) -> bool:
     rest = medians - change.height * shape
     inside = shape > 0
     before, since = rest[: change.since], rest[inside]
-    noise = _MAD * float(np.median(np.abs(rest - np.median(rest[: change.since]))))
+    noise = noise_of(rest - np.median(rest[: change.since]))
     error = noise * float(np.sqrt(1 / len(before) + 1 / len(since)))
     if change.height <= 0 or change.height * (0.5 if change.rises else 1.0) < MIN_Z * error:
         return False

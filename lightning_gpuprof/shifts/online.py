@@ -57,10 +57,6 @@ class SlowDownWatch:
 
     def __init__(self) -> None:
         self.current: SlowDown | None = None
-        self._rows: list[StepRows] = []
-        self._chunks: list[_Chunk] = []
-        self._waiting: list[StepRows] = []
-        self._steps = self._waiting_steps = self._waiting_ns = 0
         self._start_anew()
 
     def add(self, rows: StepRows) -> SlowDown | None:
@@ -78,7 +74,9 @@ class SlowDownWatch:
         return self._begun()
 
     def _start_anew(self) -> None:
-        self._rows, self._chunks, self._waiting = [], [], []
+        self._rows: list[StepRows] = []
+        self._chunks: list[_Chunk] = []
+        self._waiting: list[StepRows] = []
         self._steps = self._waiting_steps = self._waiting_ns = 0
         self._search_at = MIN_STEPS
         self._candidate: SlowDown | None = None
@@ -101,18 +99,18 @@ class SlowDownWatch:
         if self._steps < self._search_at or not (self._candidate or self._is_suspect()):
             return None
         rows = joined(self._rows)
-        before, found = self._candidate, find_slow_down(rows)
-        if found is None or not found.lasts:
+        before, slow_down = self._candidate, find_slow_down(rows)
+        if slow_down is None or not slow_down.lasts:
             self._candidate = None
             self._search_at = round(LATER * self._steps)
             return None
-        self._candidate = found
-        is_sure = is_confirmed(rows, found) if before is None else is_same(before, found)
+        self._candidate = slow_down
+        is_sure = is_confirmed(rows, slow_down) if before is None else is_same(before, slow_down)
         if not is_sure:
             return None
-        self.current = found
+        self.current = slow_down
         self._start_anew()
-        return self.current
+        return slow_down
 
     def _is_suspect(self) -> bool:
         return _exceed([chunk.medians for chunk in self._chunks], RECENT) or _exceed_on_average(

@@ -38,8 +38,6 @@ LEAST_CHANGED = 0.1
 NEAR_FRAC = 0.2
 """Two searches have found the same slow-down if it begins at the same step, give or take this share
 of the steps since then."""
-_REFINE = 3
-"""The first step is looked for within so many blocks of the first block."""
 
 
 def find_slow_down(rows: StepRows) -> SlowDown | None:
@@ -59,12 +57,12 @@ def find_slow_down(rows: StepRows) -> SlowDown | None:
     candidates = [lasting, crowded, recurring]
     if crowded is not None and recurring is not None and recurring.more_ns >= crowded.more_ns / 2:
         candidates.remove(crowded)  # other programs that run at regular distances
-    found = [
+    confirmed = [
         slow_down
         for slow_down in candidates
         if slow_down is not None and _is_on_device(usual, slow_down)
     ]
-    return max(found, key=lambda slow_down: slow_down.more_ns, default=None)
+    return max(confirmed, key=lambda slow_down: slow_down.more_ns, default=None)
 
 
 def is_confirmed(rows: StepRows, slow_down: SlowDown) -> bool:
@@ -164,24 +162,11 @@ def _described(
     of_machine: bool,
 ) -> SlowDown:
     series = times[phase]
-    reach = slice(blocks.begin(change.since - _REFINE), blocks.begin(change.since + _REFINE))
-    if change.rises:
-        begins, end = levels.beginning_of_rise(medians[phase], change)
-        reach = slice(blocks.begin(begins - _REFINE), blocks.begin(min(begins + _REFINE, end - 1)))
-        level = blocks.spread(medians[phase])
-        noise = 1.4826 * float(np.median(np.abs(series - level)))
-        clipped = series.clip(level - 2 * noise, level + 2 * noise)[: blocks.begin(end)]
-        places = rows.steps.astype(np.float64)[: blocks.begin(end)]
-        first = levels.first_of_rise(clipped, places, reach=reach)
-    else:
-        first = levels.first_step(series, before=change.before, height=change.height, reach=reach)
+    first = _first(rows, blocks, series, medians[phase], change)
     until = None
     if change.until < blocks.count:
-        begin = blocks.begin(max(change.since + 1, change.until - _REFINE))
-        end = blocks.begin(change.until + _REFINE)
-        after = levels.last_step(
-            series, before=change.before, height=change.height, reach=slice(begin, end)
-        )
+        reach = blocks.around(change.until, low=change.since + 1)
+        after = levels.last_step(series, before=change.before, height=change.height, reach=reach)
         until = int(rows.steps[max(first, after - 1)])
     before_ns = sum(before for before, _ in rises.values())
     more_ns = sum(height for _, height in rises.values())
@@ -200,6 +185,19 @@ def _described(
         per_100_steps_ns=per_100,
         phases=_phases(rises),
     )
+
+
+def _first(rows: StepRows, blocks: Blocks, series: Floats, medians: Floats, change: Change) -> int:
+    """Return the index of the first step of a change of a phase."""
+    if not change.rises:
+        reach = blocks.around(change.since)
+        return levels.first_step(series, before=change.before, height=change.height, reach=reach)
+    begins, end = levels.beginning_of_rise(medians, change)
+    level = blocks.spread(medians)
+    noise = levels.noise_of(series - level)
+    clipped = series.clip(level - 2 * noise, level + 2 * noise)[: blocks.begin(end)]
+    places = rows.steps.astype(np.float64)[: blocks.begin(end)]
+    return levels.first_of_rise(clipped, places, reach=blocks.around(begins, high=end - 1))
 
 
 def _phases(rises: Mapping[Phase, tuple[float, float]]) -> dict[str, PhaseShift]:
@@ -251,20 +249,26 @@ def _crowded(rows: StepRows, times: Mapping[Phase, Floats]) -> SlowDown | None:
 
 def _queued_frac(queued_ns: Int64, whole: Floats) -> Floats:
     """Return for every step the share of waits for a core between the readings around it."""
-    reading = np.cumsum(np.diff(queued_ns, prepend=queued_ns[0]) != 0)
+    reading = _readings(queued_ns)
     mean_ns = np.bincount(reading, whole) / np.bincount(reading)
     share: Floats = queued_ns / np.maximum(mean_ns[reading], 1.0)
     return share
+
+
+def _readings(queued: Int64 | Floats) -> Int64:
+    """Return for every step the number of the reading of its wait, from 0 on."""
+    numbers: Int64 = np.cumsum(np.diff(queued, prepend=queued[0]) != 0)
+    return numbers
 
 
 def _waits_longer(queued: Floats, blocks: Blocks, change: Change) -> bool:
     """Return whether all readings since a change show far longer waits for a core than before."""
     begin, end = blocks.begin(change.since), blocks.begin(change.until)
     before, during = float(queued[:begin].mean()), float(queued[begin:end].mean())
-    readings = np.unique(np.cumsum(np.diff(queued, prepend=queued[0]) != 0)[begin:end])
+    readings = len(np.unique(_readings(queued)[begin:end]))
     lowest = float(np.quantile(queued[begin:end], 0.1))
     return (
-        len(readings) >= MIN_READINGS
+        readings >= MIN_READINGS
         and during >= CROWDED * before
         and lowest >= before + (during - before) / 4
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_gpuprof.arrays import Floats, Int64
+from lightning_gpuprof.shifts.levels import noise_of
 
 MIN_SPIKES = 4
 """So many spikes at equal distances are no chance, if spikes are as rare as `MOST_CHANCE` asks."""
@@ -29,7 +30,6 @@ LEAST_RISE = 2.0
 """In steps since the first spike, the mean excess is so many times that before."""
 COMPARABLE = 0.5
 """A spike before the first counts if it has this share of their height."""
-_MAD = 1.4826
 _MOST_SPIKES = 200
 _MOST_DISTANCES = 16
 _MOST_PASSED = 4
@@ -73,8 +73,8 @@ def find_train(
     True
     """
     middle = float(np.median(values))
-    noise = _MAD * float(np.median(np.abs(values - middle)))
     excess = values - middle
+    noise = noise_of(excess)
     # A train that costs enough raises the mean, unless it is a small part of the steps.
     if float(excess.mean()) < LEAST_MEAN * usual_step:
         return None
@@ -83,14 +83,12 @@ def find_train(
         high = np.sort(high[np.argsort(excess[high])[-_MOST_SPIKES:]])
     high, excess = _merged(steps, excess, high)
     known = steps if known is None else known
-    trains = (
-        _train_of(steps, excess, high, least, known) for least in _least_heights(excess[high])
-    )
-    best: Train | None = None
-    for train in trains:
-        if train is not None and (best is None or len(train.steps) > len(best.steps)):
-            best = train
-    return best
+    trains = [
+        train
+        for least in _least_heights(excess[high])
+        if (train := _train_of(steps, excess, high, least, known)) is not None
+    ]
+    return max(trains, key=lambda train: len(train.steps), default=None)
 
 
 def _merged(steps: Int64, excess: Floats, high: Int64) -> tuple[Int64, Floats]:
@@ -128,8 +126,8 @@ def _train_of(
     at = steps[chosen]
     distances = np.diff(at)
     best: tuple[float, Int64, int] | None = None
-    found, counts = np.unique(distances[distances > 1], return_counts=True)
-    for every in found[np.argsort(-counts, kind="stable")][:_MOST_DISTANCES].tolist():
+    choices, counts = np.unique(distances[distances > 1], return_counts=True)
+    for every in choices[np.argsort(-counts, kind="stable")][:_MOST_DISTANCES].tolist():
         members = _without_strays(at, _longest_comb(at, every, known), every, known)
         if len(members) < MIN_SPIKES:
             continue

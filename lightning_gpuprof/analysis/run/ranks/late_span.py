@@ -21,8 +21,6 @@ _LOW = 0.3
 """A rank that was late by more than this share of its delay before is late all the time."""
 _OUT_OF_NOISE = 9
 """Six standard deviations, by the median of absolute deviations."""
-_REACH = 3
-"""The first and the last step are looked for within so many blocks of those of the change."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +112,13 @@ def _is_low(after: Floats, change: Change) -> bool:
 
 def _first(values: Floats, change: Change, blocks: Blocks) -> int:
     height = _least_height(values[: blocks.begin(change.since)], change)
-    reach = _reach(change.since, blocks)
+    reach = blocks.around(change.since)
     return first_step(values, before=change.before, height=height, reach=reach)
 
 
 def _last(values: Floats, change: Change, blocks: Blocks) -> int:
     height = _least_height(values[: blocks.begin(change.since)], change)
-    reach = _reach(change.until, blocks)
+    reach = blocks.around(change.until)
     return last_step(values, before=change.before, height=height, reach=reach)
 
 
@@ -131,7 +129,3 @@ def _least_height(before: Floats, change: Change) -> float:
     """
     noise = float(np.median(np.abs(before - np.median(before))))
     return min(change.height, max(change.height / 4, _OUT_OF_NOISE * noise))
-
-
-def _reach(block: int, blocks: Blocks) -> slice:
-    return slice(blocks.begin(block - _REACH), blocks.begin(block + _REACH))
