@@ -66,6 +66,11 @@ class Session:
         return len(self.columns["dur_ns"]) if "dur_ns" in self.columns else 0
 
     @property
+    def step_numbers(self) -> Int64:
+        """The number of every step; if numbers were not recorded, steps count from 0."""
+        return self.columns.get("step", np.arange(self.steps))
+
+    @property
     def recorded_steps(self) -> int:
         """Number of recorded steps, of which `columns` may hold the last alone (see `rollup`)."""
         return self.steps if self.rollup is None else int(self.rollup.steps.sum())

@@ -100,7 +100,7 @@ def steps_in(session: Session, span: StepSpan) -> Session:
     Raises:
         RecordError: The session recorded no step of the span.
     """
-    numbers = session.columns.get("step", np.arange(session.steps))
+    numbers = session.step_numbers
     low = int(np.searchsorted(numbers, span.first))
     high = len(numbers)
     if span.last is not None:

@@ -137,7 +137,7 @@ class CompileTimes:
 
 def compile_times(session: Session) -> CompileTimes:
     """Return the time of torch.compile by step; zeros if it compiled nothing."""
-    by_step, numbers = compile_ns_by_step(session), _numbers(session).tolist()
+    by_step, numbers = compile_ns_by_step(session), session.step_numbers.tolist()
     column = np.array([by_step.pop(step, 0) for step in numbers], dtype=np.int64)
     step_ns = np.minimum(column, session.columns["dur_ns"]) if len(column) else column
     return CompileTimes(step_ns, by_step.total())
@@ -205,7 +205,7 @@ def _repeated(session: Session) -> Repeated | None:
     if not recorded or any(again.took_ns is None for again in recorded):
         return None
     first = min(compile_ns_by_step(session), default=0)
-    left_out = {first, *_numbers(session)[_apart(session)].tolist()}
+    left_out = {first, *session.step_numbers[_apart(session)].tolist()}
     given_up = {again.function for again in recorded if again.limit}
     counted = [
         again
@@ -242,7 +242,7 @@ def _with_layers(recorded: Sequence[Recompilation]) -> list[Recompilation]:
 
 def _in_later_steps(session: Session, steady: Mask) -> Repeated:
     """Return the repetitions by the steps that compiled something: all of them but the first."""
-    flags, dur, numbers = step_flags(session), session.columns["dur_ns"], _numbers(session)
+    flags, dur, numbers = step_flags(session), session.columns["dur_ns"], session.step_numbers
     compiled = (flags & int(StepFlag.COMPILED)) != 0
     untimed = [step_ns for span in session.all(OutsideSpan) for step_ns in span.compiled_ns]
     chosen = np.flatnonzero(compiled & ~_apart(session))[1:]
@@ -259,10 +259,6 @@ def _in_later_steps(session: Session, steady: Mask) -> Repeated:
     step_ns = np.append(dur[measured], untimed).astype(np.int64)
     took_ns = _above_median(step_ns, dur[steady & ~compiled], count)
     return Repeated(count, count, took_ns, last, reasons)
-
-
-def _numbers(session: Session) -> Int64:
-    return session.columns.get("step", np.arange(session.steps))
 
 
 def _apart(session: Session) -> Mask:

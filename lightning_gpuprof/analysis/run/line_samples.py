@@ -8,6 +8,8 @@ from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.records.lines import COLLECTIVE, HostLines, LineCount
 from lightning_gpuprof.records.phases import Phase
 
+COLLECTS = "gc.collect("
+"""In a line's text: it calls the garbage collector."""
 LEAST_COUNT = 5
 """A line needs this many samples: with fewer, two standard errors are most of its share."""
 

@@ -63,7 +63,7 @@ def spikes(session: Session, steady: Mask, *, paced: bool = False) -> Spikes | N
     apart = (step_flags(session) & int(StepFlag.EPOCH_START | StepFlag.COMPILED)) != 0
     usual_ns = _local_medians(even_ns, steady) if paced else median(even_ns[steady])
     above_ns = even_ns - usual_ns
-    numbers = session.columns.get("step", np.arange(session.steps))
+    numbers = session.step_numbers
     high = steady & ~apart & (above_ns > SPIKE_FRAC * step_ns)
     steps, count = int(steady.sum()), int(high.sum())
     excess_ns = int(above_ns[high].sum())

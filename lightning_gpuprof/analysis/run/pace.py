@@ -90,13 +90,21 @@ def own_ns(session: Session) -> Int64:
     return taken
 
 
+def phases_without_own(session: Session) -> dict[Phase, Int64]:
+    """Return what each phase takes in every step, without this package's own callbacks."""
+    phase_ns = session.phases_ns(Phase)
+    if Phase.CALLBACKS in phase_ns:
+        phase_ns[Phase.CALLBACKS] = phase_ns[Phase.CALLBACKS] - own_ns(session)
+    return phase_ns
+
+
 def pace_change(session: Session, steady: Mask) -> PaceChange | None:
     """Return how the step time changes for good; None if it does not, or not surely."""
     plain = steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0)
     count = min(STRETCHES, int(plain.sum()) // STRETCH_STEPS)
     if count < MIN_STRETCHES:
         return None
-    numbers = session.columns.get("step", np.arange(session.steps))[plain]
+    numbers = session.step_numbers[plain]
     dur_ns = (without_pauses(session) - own_ns(session))[plain]
     change = _best_shape(_usual(dur_ns, count))
     if change is None:
@@ -192,9 +200,7 @@ def _ends(shape: Floats, values: Floats) -> tuple[float, float]:
 
 def _changes(session: Session, plain: Mask, shape: Floats) -> dict[Phase, PhaseChange]:
     changes = {}
-    for phase, column in session.phases_ns(Phase).items():
-        if phase is Phase.CALLBACKS:
-            column = column - own_ns(session)
+    for phase, column in phases_without_own(session).items():
         first, last = _ends(shape, _usual(column[plain], len(shape)))
         changes[phase] = PhaseChange(max(0, round(first)), max(0, round(last)))
     return dict(sorted(changes.items(), key=lambda item: -abs(item[1].more_ns)))

@@ -7,7 +7,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.run.circumstances import circumstances
 from lightning_gpuprof.analysis.run.every_step import UntimedPhases
-from lightning_gpuprof.analysis.run.line_samples import LineTime, times_at_lines
+from lightning_gpuprof.analysis.run.line_samples import COLLECTS, LineTime, times_at_lines
 from lightning_gpuprof.analysis.run.phase_split import phase_split
 from lightning_gpuprof.analysis.run.slow_downs import costliest, spans_around
 from lightning_gpuprof.analysis.run.steady import steady_steps
@@ -26,7 +26,6 @@ RATIO = 1.5
 """A circumstance has changed if it is by this factor larger or smaller than before."""
 LEAST_CHANGE = {"_frac": 0.02, "_bytes": 64e6, "_count": 1.0, "_ns": 1_000.0}
 """Smaller changes are left out, by the unit at the end of the name."""
-COLLECTS = "gc.collect("
 NEAR_STEPS = 20
 """An epoch, or a capture, begins with a slow-down if it begins within so many steps."""
 
@@ -54,7 +53,7 @@ class SlowDownCause:
 
 def slow_down_cause(session: Session, slow_downs: tuple[SlowDown, ...]) -> SlowDownCause | None:
     """Return the costliest slow-down of a session and what changed; None if there is none."""
-    numbers = session.columns.get("step", np.arange(session.steps))
+    numbers = session.step_numbers
     slow_down = costliest(slow_downs, int(numbers[-1]) if len(numbers) else 0)
     if slow_down is None:
         return None
@@ -80,14 +79,12 @@ def _line(
         return _collecting_line(parts[1]), 0, 0
     before, during = (_times(part, (Phase(slow_down.phase),)) for part in parts)
     more_ns = _mean_ns(parts[1]) - _mean_ns(parts[0])
-    grown = {
-        place: (line, before.get(place))
-        for place, line in during.items()
-        if line.count >= LEAST_SAMPLES
-    }
-    if not grown:
+    lines = [
+        (line, before.get(place)) for place, line in during.items() if line.count >= LEAST_SAMPLES
+    ]
+    if not lines:
         return None, 0, 0
-    line, earlier = max(grown.values(), key=lambda pair: _sureness(*pair))
+    line, earlier = max(lines, key=lambda pair: _sureness(*pair))
     before_ns = 0 if earlier is None else earlier.mean_ns
     is_large = line.mean_ns - before_ns >= LEAST_PART * more_ns
     return (line, before_ns, line.mean_ns) if is_large else (None, 0, 0)

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.pace import own_ns
+from lightning_gpuprof.analysis.run.pace import phases_without_own
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.facts import Capture, SlowDown, WaitSoFar
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan
 from lightning_gpuprof.records.span import StepSpan
@@ -24,40 +23,37 @@ def slow_downs(session: Session) -> tuple[SlowDown, ...]:
     the same steps. Of what was noticed, the last record of each counts.
     """
     by_step = {record.since_step: record for record in session.all(SlowDown)}
-    found = _found(session) if session.steps else None
-    if found is not None:
-        recorded = (other for other in by_step.values() if not _overlap(found, other))
-        by_step = {slow_down.since_step: slow_down for slow_down in (*recorded, found)}
+    shown = _shown_by_steps(session) if session.steps else None
+    if shown is not None:
+        steps = _span(shown)
+        others = (other for other in by_step.values() if steps.common(_span(other)) is None)
+        by_step = {slow_down.since_step: slow_down for slow_down in (*others, shown)}
     return tuple(by_step[step] for step in sorted(by_step))
 
 
-def _found(session: Session) -> SlowDown | None:
+def _shown_by_steps(session: Session) -> SlowDown | None:
     """Return the slow-down in all steps so far; while training runs, only if it is confirmed."""
     rows = step_rows(session)
-    found = find_slow_down(rows)
-    if found is not None and session.end is None and not is_confirmed(rows, found):
+    slow_down = find_slow_down(rows)
+    if slow_down is not None and session.end is None and not is_confirmed(rows, slow_down):
         return None
-    return found
+    return slow_down
 
 
-def _overlap(slow_down: SlowDown, other: SlowDown) -> bool:
-    ends = [item.until_step for item in (slow_down, other) if item.until_step is not None]
-    return not ends or max(slow_down.since_step, other.since_step) <= min(ends)
+def _span(slow_down: SlowDown) -> StepSpan:
+    return StepSpan(slow_down.since_step, slow_down.until_step)
 
 
 def step_rows(session: Session) -> StepRows:
     """Return the times of a session's steps by phase, without this package's own."""
     columns, every = session.columns, max(1, -(-session.steps // MOST_STEPS))
-    phase_ns = session.phases_ns(Phase)
-    if Phase.CALLBACKS in phase_ns:
-        phase_ns[Phase.CALLBACKS] = phase_ns[Phase.CALLBACKS] - own_ns(session)
-    steps = columns.get("step", np.arange(session.steps))
+    steps = session.step_numbers
     numbers = columns.get("numbers")
     spans = [span for span in session.all(OutsideSpan) if span.long_steps]
     rows = StepRows(
         steps,
         step_flags(session),
-        phase_ns,
+        phases_without_own(session),
         numbers if numbers is not None and (numbers > 0).all() else None,
         _waits(session, steps),
         columns.get("device_dur"),
@@ -109,7 +105,7 @@ def spans_around(
             end = other.until_step
             begin = max(begin, other.since_step if end is None or end + 1 >= since else end + 1)
     before = StepSpan(begin, since - 1)
-    return before, StepSpan(since, slow_down.until_step)
+    return before, _span(slow_down)
 
 
 def costliest(slow_downs: tuple[SlowDown, ...], last_step: int) -> SlowDown | None:

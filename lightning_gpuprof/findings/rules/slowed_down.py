@@ -105,6 +105,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
     since_frac = max(0.0, 1 - slow_down.since_step / ran)
     shape = slow_down.shape.value
     so_far_ns = round(slow_down.more_ns * since_frac * (0.5 if shape == RAMP else 1.0))
+    cost = Range(min(so_far_ns, slow_down.more_ns), slow_down.more_ns)
     places = []
     if cause.line is not None:
         places.append(Place.at(cause.line, phase=slow_down.phase))
@@ -115,8 +116,8 @@ def judge(run: RunResults) -> Finding | Abstained | None:
         title=_title(cause, where),
         advice=_advice(cause),
         evidence=_evidence(run, cause),
-        saving_ns=Range(min(so_far_ns, slow_down.more_ns), slow_down.more_ns),
-        cause_ns=Range(min(so_far_ns, slow_down.more_ns), slow_down.more_ns),
+        saving_ns=cost,
+        cause_ns=cost,
         confidence=0.8 if cause.line is not None else 0.6,
         places=tuple(places),
         explains=LESS_SURE,

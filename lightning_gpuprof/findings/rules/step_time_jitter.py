@@ -27,6 +27,7 @@ Irregular spikes without a known cause are `info` and save nothing. A change of 
 lasts is not jitter.
 """
 
+from lightning_gpuprof.analysis.run.line_samples import COLLECTS
 from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.outliers import Spikes
 from lightning_gpuprof.analysis.run.pace import PaceChange
@@ -159,7 +160,7 @@ def _collections(run: RunResults, spikes: Spikes) -> tuple[int, int]:
 def _collecting_lines(run: RunResults) -> list[LineCount]:
     """Return the sampled lines that call the collector."""
     sampled = run.lines.lines if run.lines else ()
-    return [line for line in sampled if "gc.collect(" in line.source]
+    return [line for line in sampled if COLLECTS in line.source]
 
 
 def _of_collector(run: RunResults, spikes: Spikes, collected_ns: int) -> Finding:

@@ -214,7 +214,7 @@ def steps_view(run: LoadedRun, query: Query) -> Steps:
     session = run.session(query)
     last = query.integer("last", default=2**53, low=0, high=2**53)
     first = query.integer("first", default=0, low=0, high=2**53)
-    numbers = session.columns.get("step", np.arange(session.steps))
+    numbers = session.step_numbers
     most = query.integer("buckets", default=DEFAULT_BUCKETS, low=1, high=MAX_BUCKETS)
     buckets = bucket_steps(
         session.columns.get("dur_ns", np.zeros(0, dtype=np.int64)),
