@@ -5,7 +5,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -23,6 +23,7 @@ from lightning_gpuprof.findings.before_after import BeforeAfter, before_after
 from lightning_gpuprof.findings.changed_findings import findings_missing_in
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.span import StepSpan
+from lightning_gpuprof.report.change_tables import change_columns, large_changes
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
     Column,
@@ -48,15 +49,12 @@ from lightning_gpuprof.report.run.answer import BASES
 from lightning_gpuprof.report.run.places import place_of_line
 from lightning_gpuprof.units import percent
 
-ChangeType = TypeVar("ChangeType", bound=Change)
 MOST_ROWS = 20
 MOST_SETTINGS = 3
 """How many settings the table of several runs names of each."""
 FIRST_ROWS = 8
 MIN_FIT_DIFFERENCE = 0.01
 """The sentence gives both changes if those of the whole fit and of a steady step differ by this."""
-MIN_SHARE = 0.005
-"""Phases and operators that changed by less than this share of the step are not shown at first."""
 DIFFERENCE = "relative to the base's value, or absolute where that is less"
 NO_OUTPUTS = (
     "No batch has recorded outputs in both runs: whether they compute the same is unknown. Record "
@@ -220,7 +218,7 @@ def most_changed_phase(base: Report, new: Report, result: Comparison) -> Change 
     """Return the phase that changed most; None if no phase changed by enough to matter."""
     if base.results.step_ns is None or new.results.step_ns is None:
         return None
-    phases = _changed(result.phases, result)
+    phases = large_changes(result.phases, result)
     return max(phases, key=lambda change: abs(change.shift), default=None)
 
 
@@ -395,20 +393,11 @@ def _traced(
         return
     columns = _change_columns(Column("name", title.removesuffix("s"), "code"))
     columns = (*columns, Column("only", "", "text"))
-    rows = []
+    rows: list[dict[str, Value]] = []
     for change in changes[:MOST_ROWS]:
         only = "added" if change.base is None else "removed" if change.new is None else None
-        rows.append(
-            {
-                "name": change.name,
-                "base": change.base,
-                "new": change.new,
-                "diff": change.shift,
-                "diff_frac": change.diff_frac,
-                "only": only,
-            }
-        )
-    first = min(FIRST_ROWS, len(_changed(changes, result)))
+        rows.append({"name": change.name, **_values_of(change), "only": only})
+    first = min(FIRST_ROWS, len(large_changes(changes, result)))
     table = Table(id, columns, tuple(rows), first_rows=first or 1)
     steps = " and ".join(str(count) for count in result.traced_steps)
     per = "sample" if result.per_sample else "step"
@@ -446,13 +435,13 @@ def _phases(
     id: str, changes: Sequence[Change], result: Comparison, parts: Sequence[PartChange] = ()
 ) -> Table | None:
     """Return phases in both runs, the largest change first, and their parts that changed."""
-    changed, rows = _changed(changes, result), list[dict[str, Value]]()
+    changed, rows = large_changes(changes, result), list[dict[str, Value]]()
     first = 0
     for change in sorted(changes, key=lambda change: -abs(change.shift)):
         rows.append({"id": change.name, "label": phase_label(change.name), **_values_of(change)})
         rows += [
             {"id": part.name, "label": part.part, "level": 1, **_values_of(part)}
-            for part in _changed(parts, result)[:MOST_ROWS]
+            for part in large_changes(parts, result)[:MOST_ROWS]
             if part.name == change.name
         ]
         first = len(rows) if change in changed else first
@@ -470,7 +459,7 @@ def _lines(result: Comparison) -> Table | None:
             "phase": Place(phase=change.name),
             **_values_of(change),
         }
-        for change in _changed(result.lines, result)[:MOST_ROWS]
+        for change in large_changes(result.lines, result)[:MOST_ROWS]
         if change.sure
     )
     name, *times = _change_columns(Column("place", "Line", "place", keep_end=True))
@@ -488,19 +477,7 @@ def _values_of(change: Change) -> dict[str, Value]:
 
 
 def _change_columns(name: Column) -> tuple[Column, ...]:
-    return (
-        name,
-        Column("base", "Base", "ns"),
-        Column("new", "New", "ns"),
-        Column("diff", "Difference", "ns", bar=True),
-        Column("diff_frac", "Change", "change_frac"),
-    )
-
-
-def _changed(changes: Sequence[ChangeType], result: Comparison) -> list[ChangeType]:
-    """Return the times that changed by enough of a step to be shown first."""
-    least_ns = MIN_SHARE * (result.steps.mean_ns.base or 0.0)
-    return [change for change in changes if abs(change.shift) >= least_ns]
+    return change_columns(name, Column("base", "Base", "ns"), Column("new", "New", "ns"), "diff")
 
 
 def _finding_tables(base: Report, new: Report) -> Iterator[Table]:

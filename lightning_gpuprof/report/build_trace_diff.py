@@ -9,6 +9,7 @@ from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.findings.before_after import before_after
 from lightning_gpuprof.findings.trace_findings import as_run
 from lightning_gpuprof.report.build_comparison import before_after_table
+from lightning_gpuprof.report.change_tables import change_columns
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
     Column,
@@ -81,12 +82,10 @@ def _changes(id: str, title: str, changes: Sequence[RowDiff], diff: TraceDiff) -
     """Yield a table of what changed, the largest change first and what is the same last."""
     if not changes:
         return
+    name = Column("name", "Name", "text" if id in ("device_time", "categories") else "code")
+    base, new = Column("base_ns", "Base", "ns"), Column("new_ns", "New", "ns")
     columns = (
-        Column("name", "Name", "text" if id in ("device_time", "categories") else "code"),
-        Column("base_ns", "Base", "ns"),
-        Column("new_ns", "New", "ns"),
-        Column("diff_ns", "Difference", "ns", bar=True),
-        Column("diff_frac", "Change", "change_frac"),
+        *change_columns(name, base, new, "diff_ns"),
         Column("change", "", "text"),
         Column("base_count", "Base, calls", "count", detail="verbose"),
         Column("new_count", "New, calls", "count", detail="verbose"),

@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 from lightning_gpuprof.analysis.compare.before_during import BeforeDuring
 from lightning_gpuprof.analysis.compare.compare import Change, Comparison
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.records.facts import Capture, CaptureReason, SlowDown, SlowDownShape
+from lightning_gpuprof.report.change_tables import ChangeType, change_columns, large_changes
 from lightning_gpuprof.report.document import (
     Column,
     Place,
@@ -23,10 +23,7 @@ from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.report.run.places import place_of_line
 from lightning_gpuprof.units import duration
 
-ChangeType = TypeVar("ChangeType", bound=Change)
 MOST_ROWS = 12
-MIN_SHARE = 0.005
-"""Rows that changed by less than this share of the step are left out, but for the largest."""
 MOST_FRAC = 100.0
 """No relative change is shown of what took next to nothing before."""
 SHAPES = {
@@ -147,13 +144,8 @@ def before_during_section(compared: BeforeDuring | None, run: str) -> Section | 
 
 
 def _columns(name: Column) -> tuple[Column, ...]:
-    return (
-        name,
-        Column("before_ns", "Before", "ns"),
-        Column("during_ns", "During", "ns"),
-        Column("diff_ns", "Difference", "ns", bar=True),
-        Column("diff_frac", "Change", "change_frac"),
-    )
+    before, during = Column("before_ns", "Before", "ns"), Column("during_ns", "During", "ns")
+    return change_columns(name, before, during, "diff_ns")
 
 
 def _times(change: Change) -> dict[str, Value]:
@@ -224,9 +216,7 @@ def _traced(id: str, label: str, changes: Sequence[Change], result: Comparison) 
 
 def _changed(changes: Sequence[ChangeType], result: Comparison) -> list[ChangeType]:
     """Return the changes that are large enough to be looked at, or else the largest."""
-    least_ns = MIN_SHARE * (result.steps.mean_ns.base or 0.0)
-    large = [change for change in changes if abs(change.shift) >= least_ns]
-    return list(large or changes[:1])[:MOST_ROWS]
+    return (large_changes(changes, result) or list(changes[:1]))[:MOST_ROWS]
 
 
 def _circumstances(compared: BeforeDuring) -> Iterator[Table]:

@@ -1,0 +1,35 @@
+"""Tables of times on two sides: of two runs, or of the steps before a slow-down and during it."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from lightning_gpuprof.analysis.compare.compare import Change, Comparison
+from lightning_gpuprof.report.document import Column
+
+ChangeType = TypeVar("ChangeType", bound=Change)
+MIN_SHARE = 0.005
+"""Times that changed by less than this share of the step are not shown at first."""
+
+
+def change_columns(name: Column, base: Column, new: Column, diff: str) -> tuple[Column, ...]:
+    """Return the columns of a table of changes.
+
+    Args:
+        name: What changed.
+        base: The times of the one side.
+        new: The times of the other.
+        diff: The key of their difference.
+    """
+    return (
+        name,
+        base,
+        new,
+        Column(diff, "Difference", "ns", bar=True),
+        Column("diff_frac", "Change", "change_frac"),
+    )
+
+
+def large_changes(changes: Sequence[ChangeType], result: Comparison) -> list[ChangeType]:
+    """Return the times that changed by enough of a step to be shown first."""
+    least_ns = MIN_SHARE * (result.steps.mean_ns.base or 0.0)
+    return [change for change in changes if abs(change.shift) >= least_ns]
