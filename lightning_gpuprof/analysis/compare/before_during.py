@@ -13,7 +13,7 @@ from lightning_gpuprof.records.facts import SlowDown
 from lightning_gpuprof.records.reader import RankRecords
 
 TOLERANCE = 0.0
-"""Of recorded values, which two spans of a run have no step of in common."""
+"""Any will do: two spans of a run have no step in common whose values could be compared."""
 
 
 @dataclass(frozen=True)

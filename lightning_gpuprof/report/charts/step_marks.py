@@ -1,13 +1,13 @@
 """What the chart of steps marks on the time line: slow-downs and captures."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.run.slow_downs import captures, slow_downs
-from lightning_gpuprof.records.facts import Capture, SlowDown, SlowDownShape
+from lightning_gpuprof.analysis.run.slow_downs import captures, slow_downs, spans_around
+from lightning_gpuprof.records.facts import Capture, CaptureReason, SlowDown, SlowDownShape
 from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.span import StepSpan
 from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.report.run.slow_downs import REASONS, pattern
 from lightning_gpuprof.units import duration
@@ -62,19 +62,19 @@ def step_marks(session: Session, last_step: int) -> StepMarks:
     """Return the marks of a session that has recorded steps up to `last_step`."""
     recorded = slow_downs(session)
     marks = tuple(
-        _slow_down(slow_down, recorded[:index], last_step)
-        for index, slow_down in enumerate(recorded)
+        _slow_down(slow_down, spans_around(slow_down, recorded), last_step)
+        for slow_down in recorded[-MOST_MARKS:]
     )
-    made = tuple(_capture(capture) for capture in captures(session))
-    return StepMarks(marks[-MOST_MARKS:], made[-MOST_MARKS:])
+    made = tuple(_capture(capture) for capture in captures(session)[-MOST_MARKS:])
+    return StepMarks(marks, made)
 
 
-def _slow_down(slow_down: SlowDown, earlier: Sequence[SlowDown], last_step: int) -> SlowDownMark:
+def _slow_down(
+    slow_down: SlowDown, spans: tuple[StepSpan, StepSpan] | None, last_step: int
+) -> SlowDownMark:
     since, until = slow_down.since_step, slow_down.until_step
     end = max(since, last_step if until is None else until)
-    begin = max(
-        (other.until_step + 1 for other in earlier if other.until_step is not None), default=0
-    )
+    begin = since if spans is None else spans[0].first
     before_ns, during_ns = slow_down.before_ns, slow_down.during_ns
     steps: tuple[int, ...]
     level_ns: tuple[int, ...]
@@ -82,9 +82,9 @@ def _slow_down(slow_down: SlowDown, earlier: Sequence[SlowDown], last_step: int)
         high_ns = before_ns + (slow_down.height_ns or 0)
         steps, level_ns = (since, end), (high_ns, high_ns)
     elif slow_down.shape is SlowDownShape.RAMP:
-        steps, level_ns = (min(begin, since), since, end), (before_ns, before_ns, during_ns)
+        steps, level_ns = (begin, since, end), (before_ns, before_ns, during_ns)
     else:
-        steps = (min(begin, since), since, since, end)
+        steps = (begin, since, since, end)
         level_ns = (before_ns, before_ns, during_ns, during_ns)
     return SlowDownMark(_label(slow_down), slow_down.shape.value, since, until, steps, level_ns)
 
@@ -103,5 +103,5 @@ def _capture(capture: Capture) -> CaptureMark:
     last = first if capture.last_step is None else capture.last_step
     steps = f"steps {first:,} to {last:,}" if last > first else f"step {first:,}"
     label = f"capture {capture.number} because of {REASONS[capture.why]}, {steps}"
-    by_request = capture.onset_step is None
+    by_request = capture.why is CaptureReason.REQUEST
     return CaptureMark(label, by_request, first, last, capture.trace_file)
