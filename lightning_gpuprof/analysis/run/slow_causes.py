@@ -27,7 +27,7 @@ RATIO = 1.5
 LEAST_CHANGE = {"_frac": 0.02, "_bytes": 64e6, "_count": 1.0, "_ns": 1_000.0}
 """Smaller changes are left out, by the unit at the end of the name."""
 NEAR_STEPS = 20
-"""An epoch, or a capture, begins with a slow-down if it begins within so many steps."""
+"""An epoch begins with a slow-down if it begins within so many steps of its first step."""
 
 
 @dataclass(frozen=True)
