@@ -15,7 +15,7 @@ from lightning_gpuprof.shifts.slow_down import (
     is_confirmed,
     is_same,
 )
-from lightning_gpuprof.shifts.step_rows import COMPARED, StepRows, joined
+from lightning_gpuprof.shifts.step_rows import COMPARED, StepRows, joined, summed
 
 CHUNK_STEPS, CHUNK_NS = 50, 10_000_000_000
 """Steps are looked at once there are so many, or once they have taken so long. Many are looked at
@@ -59,6 +59,16 @@ class SlowDownWatch:
         self.current: SlowDown | None = None
         self._start_anew()
 
+    def _start_anew(self) -> None:
+        self._rows: list[StepRows] = []
+        self._chunks: list[_Chunk] = []
+        self._waiting: list[StepRows] = []
+        self._steps = self._waiting_steps = self._waiting_ns = 0
+        self._search_at = MIN_STEPS
+        self._candidate: SlowDown | None = None
+        self._gone = 0
+        self._last_slow: int | None = None
+
     def add(self, rows: StepRows) -> SlowDown | None:
         """Add a window of steps. Return a slow-down that is new, or that has ended."""
         self._waiting.append(rows)
@@ -72,16 +82,6 @@ class SlowDownWatch:
             return self._ended(chunk, self.current)
         self._remember(chunk)
         return self._begun()
-
-    def _start_anew(self) -> None:
-        self._rows: list[StepRows] = []
-        self._chunks: list[_Chunk] = []
-        self._waiting: list[StepRows] = []
-        self._steps = self._waiting_steps = self._waiting_ns = 0
-        self._search_at = MIN_STEPS
-        self._candidate: SlowDown | None = None
-        self._gone = 0
-        self._last_slow: int | None = None
 
     def _remember(self, chunk: StepRows) -> None:
         self._rows.append(chunk)
@@ -145,11 +145,18 @@ class SlowDownWatch:
         return None
 
     def _last_of_spikes(self, chunk: StepRows, slow_down: SlowDown) -> int | None:
-        ns = chunk.phase_ns.get(Phase(slow_down.phase or Phase.OTHER.value))
-        height, every = slow_down.height_ns or 0, slow_down.every_steps or 1
-        if ns is not None:
-            high = chunk.steps[ns - np.median(ns) > GONE * height]
-            self._last_slow = int(high[-1]) if len(high) else self._last_slow
+        every, least_ns = slow_down.every_steps or 1, GONE * (slow_down.height_ns or 0)
+        phases = COMPARED if slow_down.phase is None else (Phase(slow_down.phase),)
+        ns = summed(chunk.of(phase) for phase in phases)
+        # Of steps that were not timed by phase, the long ones are known.
+        high = np.concatenate(
+            [
+                chunk.steps[ns - np.median(ns) > least_ns],
+                chunk.long_steps[chunk.long_ns - slow_down.before_ns > least_ns],
+            ]
+        )
+        if len(high):
+            self._last_slow = int(high.max())
         last = slow_down.noticed_step if self._last_slow is None else self._last_slow
         return last if int(chunk.steps[-1]) - last > SPIKES_MISSING * every else None
 
@@ -158,8 +165,7 @@ def _summaries(rows: StepRows) -> list[_Chunk]:
     """Return the medians of all phases, by `COMPARED`, and what the means exceed them by."""
     pieces = max(1, min(MOST_PIECES, len(rows) // CHUNK_STEPS))
     length = len(rows) // pieces
-    zeros = np.zeros(len(rows), dtype=np.int64)
-    columns = [rows.phase_ns.get(phase, zeros)[-pieces * length :] for phase in COMPARED]
+    columns = [rows.of(phase)[-pieces * length :] for phase in COMPARED]
     times = np.array(columns).reshape(len(columns), pieces, length)
     middle = length // 2
     medians = np.partition(times, middle, axis=2)[:, :, middle].astype(np.float64)

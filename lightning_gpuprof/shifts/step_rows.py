@@ -63,6 +63,11 @@ class StepRows:
     def __len__(self) -> int:
         return len(self.steps)
 
+    def of(self, phase: Phase) -> Int64:
+        """Return the times of a phase, shape `(n,)`; zeros if there are none."""
+        ns = self.phase_ns.get(phase)
+        return np.zeros(len(self), dtype=np.int64) if ns is None else ns
+
     def usual(self) -> Mask:
         """Return which steps are neither unusual themselves nor come right after such a step."""
         unusual = (self.flags & int(UNUSUAL)) != 0
@@ -141,7 +146,7 @@ def joined(rows: Sequence[StepRows]) -> StepRows:
     return StepRows(
         np.concatenate([row.steps for row in rows]),
         np.concatenate([row.flags for row in rows]),
-        {phase: np.concatenate([_of(row, phase) for row in rows]) for phase in names},
+        {phase: np.concatenate([row.of(phase) for row in rows]) for phase in names},
         np.concatenate(sizes) if len(sizes) == len(rows) else None,
         np.concatenate(queued) if len(queued) == len(rows) else None,
         np.concatenate(device) if len(device) == len(rows) else None,
@@ -151,12 +156,7 @@ def joined(rows: Sequence[StepRows]) -> StepRows:
     )
 
 
-def _of(row: StepRows, phase: Phase) -> Int64:
-    ns = row.phase_ns.get(phase)
-    return np.zeros(len(row), dtype=np.int64) if ns is None else ns
-
-
-def summed(columns: Iterable[Floats]) -> Floats:
+def summed(columns: Iterable[Floats | Int64]) -> Floats:
     """Return the sum of columns of equal length; there must be at least one."""
     total: Floats = np.sum(list(columns), axis=0, dtype=np.float64)
     return total

@@ -9,7 +9,10 @@ from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.recorders.slow_downs import SlowDowns
 from lightning_gpuprof.records.facts import CoreWait, SlowDown, SlowDownShape
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.recording import RecordingCallback
+from lightning_gpuprof.shifts.online import SlowDownWatch
+from lightning_gpuprof.shifts.step_rows import StepRows
 
 STEPS = 1_300
 US = 1_000
@@ -107,3 +110,45 @@ def test_the_console_says_it_once(fit, said):
     ) as texts:
         fit(lambda step: 500 * (300 <= step < 790), console=True)
     assert sum("slower" in text for text in texts) == 1
+
+
+def spiking(watch, spiking_phases, *, timed_every, until=8_000):
+    """Have a watch look at 8,000 steps, with spikes every 50 steps from step 2,000 on."""
+    random, steps = np.random.default_rng(3), np.arange(8_000)
+    high = (steps >= 2_000) & (steps < until) & (steps % 50 == 0)
+    times = {
+        phase: (500 * US * np.exp(random.normal(0, 0.06, len(steps)))).astype(np.int64)
+        + high * (phase in spiking_phases) * 9_000 * US
+        for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.CALLBACKS)
+    }
+    timed = (steps + steps // timed_every) % timed_every == 0
+    whole = sum(times.values())
+    long = ~timed & (whole > 1.3 * np.median(whole))
+    noticed = []
+    for window in np.array_split(steps, 10):
+        own, others = window[timed[window]], window[long[window]]
+        rows = StepRows(
+            own,
+            np.zeros(len(own), dtype=np.int64),
+            {phase: ns[own] for phase, ns in times.items()},
+            long_steps=others,
+            long_ns=whole[others],
+        )
+        slow_down = watch.add(rows)
+        noticed += [] if slow_down is None else [slow_down]
+    return noticed
+
+
+@pytest.mark.parametrize("timed_every", [1, 4, 8])
+@pytest.mark.parametrize("phases", [(Phase.CALLBACKS,), (Phase.FORWARD, Phase.CALLBACKS)])
+def test_spikes_that_go_on_are_not_over(phases, timed_every):
+    (slow_down,) = spiking(SlowDownWatch(), phases, timed_every=timed_every)
+    assert (slow_down.shape, slow_down.since_step) == (SlowDownShape.SPIKES, 2_000)
+    assert slow_down.phase == ("callbacks" if len(phases) == 1 else None)
+
+
+@pytest.mark.parametrize("timed_every", [1, 4])
+@pytest.mark.parametrize("phases", [(Phase.CALLBACKS,), (Phase.FORWARD, Phase.CALLBACKS)])
+def test_spikes_that_cease_are_over_with_the_last(phases, timed_every):
+    _, ended = spiking(SlowDownWatch(), phases, timed_every=timed_every, until=5_000)
+    assert (ended.since_step, ended.until_step) == (2_000, 4_950)
