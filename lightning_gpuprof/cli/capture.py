@@ -26,7 +26,7 @@ from lightning_gpuprof.records.capture_files import (
     write_file,
 )
 from lightning_gpuprof.records.files import plugin_dir, record_files
-from lightning_gpuprof.records.glance import glance
+from lightning_gpuprof.records.glance import glance, process_lives
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import RunEnd, RunStart
 from lightning_gpuprof.report.clean import cleaned
@@ -156,9 +156,8 @@ def _live_session(run: str) -> RunStart:
             f"{run} does not answer: it trains without GpuProfCallback, or with max_captures=0 or "
             "timing=False."
         )
-    is_here = start.host == socket.gethostname()
     silent_s = time.time() - os.stat(files[0]).st_mtime
-    if is_here and start.pid and silent_s > SILENT_S and not _lives(start.pid):
+    if silent_s > SILENT_S and process_lives(start) is False:
         raise ConfigError(
             f"{run} does not train any more: its process {start.pid} is gone, without a last "
             "record. It was probably killed."
@@ -183,19 +182,6 @@ def _ended(end: RunEnd) -> str:
     if end.status == "finished":
         return f"has finished after {end.steps:,} steps"
     return f"ended after {end.steps:,} steps ({end.status})"
-
-
-def _lives(pid: int) -> bool:
-    """Return whether a process of this machine exists, whoever owns it."""
-    if os.name == "nt":  # where 0 is no question, but the event of Ctrl-C
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it belongs to somebody else
-        return True
-    return True
 
 
 def ask(

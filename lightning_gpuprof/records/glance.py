@@ -86,8 +86,11 @@ def _last_unix_ns(start: RunStart | None, window: StepsWindow | None) -> int | N
 
 
 def process_lives(start: RunStart) -> bool | None:
-    """Return whether the training process lives; None if it ran on another machine."""
-    if not start.pid or start.host != socket.gethostname():
+    """Return whether the training process lives; None if it ran on another machine, or on Windows.
+
+    There signal 0 is no question, but the event of Ctrl-C.
+    """
+    if not start.pid or start.host != socket.gethostname() or os.name == "nt":
         return None
     try:
         os.kill(start.pid, 0)

@@ -1,5 +1,10 @@
+import os
+import socket
+
+from msgspec.structs import replace
+
 from lightning_gpuprof.records.files import record_files
-from lightning_gpuprof.records.glance import glance
+from lightning_gpuprof.records.glance import glance, process_lives
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Column
 
 
@@ -37,3 +42,13 @@ def test_a_damaged_window_is_no_time(made_runs, tmp_path):
 def test_a_newer_schema_is_known_by_its_number(made_runs, tmp_path):
     made_runs.newer_run(tmp_path)
     assert look(tmp_path).start.schema_version == SCHEMA_VERSION + 1
+
+
+def test_whether_a_process_lives_is_not_asked_on_windows(made_runs, tmp_path, monkeypatch):
+    made_runs.live_run(tmp_path)
+    here = replace(look(tmp_path).start, pid=os.getpid(), host=socket.gethostname())
+    assert process_lives(here) is True
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")  # there os.kill(pid, 0) would interrupt the training
+        patch.setattr(os, "kill", None)
+        assert process_lives(here) is None
