@@ -634,10 +634,10 @@ def _differs_in(result: Comparison) -> str | None:
         for fact in result.differs
         if fact.kind in ("settings", "model")
     ]
-    more = len(settings) - MOST_SETTINGS
-    return (
-        ", ".join([*settings[:MOST_SETTINGS], *([f"and {more} more"] if more > 0 else [])]) or None
-    )
+    named = settings[:MOST_SETTINGS]
+    if more := settings[MOST_SETTINGS:]:
+        named.append(f"and {len(more)} more")
+    return ", ".join(named) or None
 
 
 def distinct_names(paths: Sequence[str]) -> list[str]:
