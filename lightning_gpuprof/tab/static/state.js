@@ -2,6 +2,10 @@
 // TensorBoard reserves `p.<plugin>.<key>` in its own hash for plugins.
 
 const PREFIX = "p.gpuprof.";
+/** Changes of the selection that go with another run: what concerns a single run is left out. */
+export const OTHER_RUN = Object.fromEntries(
+  ["rank", "session", "trace", "view_ns", "event", "find", "snapshot", "from", "to"].map((key) => [key, undefined]),
+);
 
 /** The window whose address people copy: TensorBoard's, or this one in a report. */
 function shownWindow() {

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { count, date } from "./format.js";
 import { picker } from "./picker.js";
+import { OTHER_RUN } from "./state.js";
 
 /** @type {Record<string, [label: string, meaning: string]>} */
 const STATES = {
@@ -15,8 +16,6 @@ const STATES = {
   trace: ["traces only", "profiler traces without records of GpuProfCallback"],
   unreadable: ["unreadable", "its first record cannot be read"],
 };
-/** The parts of an address that concern a single run. */
-const OF_A_RUN = ["rank", "session", "trace", "view_ns", "event", "find", "snapshot", "from", "to"];
 
 /**
  * @param {import("./app.js").RunLine[]} runs
@@ -29,14 +28,13 @@ export function topbar(runs, run, header, go) {
   const [label, meaning] = STATES[run.state] ?? [run.state, ""];
   const ranks = header?.ranks ?? [];
   const sessions = ranks.find((line) => line.rank === header?.rank)?.sessions ?? [];
-  const others = Object.fromEntries(OF_A_RUN.map((key) => [key, undefined]));
   return [
     picker({
       id: "gp-run",
       label: "Run",
       options: runs.map((line) => [line.name, line.name]),
       value: run.name,
-      pick: (name) => go({ ...others, run: name }),
+      pick: (name) => go({ ...OTHER_RUN, run: name }),
     }),
     ranks.length > 1 &&
       picker({
@@ -44,7 +42,7 @@ export function topbar(runs, run, header, go) {
         label: "Rank",
         options: ranks.map((line) => [String(line.rank), String(line.rank)]),
         value: String(header?.rank),
-        pick: (rank) => go({ rank, session: undefined, trace: undefined, view_ns: undefined }),
+        pick: (rank) => go({ rank, session: undefined, trace: undefined, view_ns: undefined, event: undefined }),
       }),
     sessions.length > 1 &&
       picker({

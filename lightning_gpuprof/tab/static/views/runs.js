@@ -2,6 +2,7 @@
 
 import { h } from "../dom.js";
 import { page } from "../render.js";
+import { OTHER_RUN } from "../state.js";
 
 const ASK_AGAIN_MS = 300;
 /** As many runs are compared with each other. */
@@ -31,7 +32,10 @@ export const runs = {
     say();
     const surface = {
       ...context,
-      open: { runs: (/** @type {Row} */ row) => context.go({ ...OTHER_RUN, run: String(row.id), view: "overview" }) },
+      open: {
+        runs: (/** @type {Row} */ row) =>
+          context.go({ ...OTHER_RUN, base: undefined, run: String(row.id), view: "overview" }),
+      },
       select: {
         runs: {
           has: (/** @type {Row} */ row) => selected.names?.includes(String(row.id)) ?? false,
@@ -47,11 +51,6 @@ export const runs = {
     return node;
   },
 };
-
-/** The parts of an address that concern the run that was shown before. */
-const OTHER_RUN = Object.fromEntries(
-  ["rank", "session", "trace", "view_ns", "find", "event", "snapshot", "from", "to", "base"].map((key) => [key, undefined]),
-);
 
 /**
  * @param {string[]} names
