@@ -87,7 +87,7 @@ class CollectiveEvents:
         start_ns, dur_ns: When, and for how long; it includes the wait for other ranks.
         correlation: That of the kernel; -1 for a range on the host.
         sequence: The number in its process group, `Seq` in the file; -1 if not recorded.
-        thread: The host thread of a range; `""` for kernels.
+        on_device: Whether these are kernels, rather than ranges on the host.
     """
 
     kinds: tuple[Collective, ...]
@@ -195,21 +195,20 @@ def read_collectives(path: str) -> CollectiveEvents:
     for events in EventStream(read_blocks(path, []), decoder.decode, one_event, ignore):
         kernels += [e for e in events if e.cat is Kind.KERNEL and _kernel_kind(e)]
         ranges += [e for e in events if e.cat is Kind.USER_ANNOTATION and _RANGE.match(e.name)]
-    found = kernels or ranges
-    found.sort(key=lambda event: event.ts)
+    collectives = sorted(kernels or ranges, key=lambda event: event.ts)
     index: dict[Collective, int] = {}
-    kinds = [index.setdefault(_collective(event), len(index)) for event in found]
-    correlations = [event.args.correlation if event.args else MISSING for event in found]
+    kinds = [index.setdefault(_collective(event), len(index)) for event in collectives]
+    correlations = [event.args.correlation if event.args else MISSING for event in collectives]
     return CollectiveEvents(
         kinds=tuple(index),
         kind=np.array(kinds, dtype=np.int64),
-        start_ns=np.array([_ns(event.ts) for event in found], dtype=np.int64),
-        dur_ns=np.array([max(0, _ns(event.dur or 0)) for event in found], dtype=np.int64),
+        start_ns=np.array([_ns(event.ts) for event in collectives], dtype=np.int64),
+        dur_ns=np.array([max(0, _ns(event.dur or 0)) for event in collectives], dtype=np.int64),
         correlation=np.array(
             [value if isinstance(value, int) else MISSING for value in correlations],
             dtype=np.int64,
         ),
-        sequence=np.array([_sequence(event) for event in found], dtype=np.int64),
+        sequence=np.array([_sequence(event) for event in collectives], dtype=np.int64),
         on_device=bool(kernels),
     )
 
