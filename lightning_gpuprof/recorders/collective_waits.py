@@ -25,7 +25,7 @@ class CollectiveWaits(Recorder):
     host and, if there are marks, on the device. It starts no collective. The exchange of DDP waits
     in C++, and `GradientSync` times it.
 
-    Costs: 1.3 us per collective, in steps that are timed by phase; 0.2 us in other steps.
+    Costs: 1.3 us per collective, in steps that are timed by phase; 0.1 us in other steps.
     Touches: `torch.distributed.Work.wait` and, with tensor parallelism or with `fully_shard` on a
         GPU, the functions of torch that wait there: they are wrapped during training with several
         ranks. No hook of torch is called where a rank waits in a collective (docs/adr/0060).

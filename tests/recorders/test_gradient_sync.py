@@ -3,31 +3,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from lightning.pytorch import Callback
+from timed_parts import Part
 
 from lightning_gpuprof.recorders import gradient_sync
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.runtime.guard import is_disabled
 from lightning_gpuprof.runtime.hooks import dispatcher_of
-
-
-class Part:
-    """Notes when it is entered and left; fails in one of these."""
-
-    timed = True
-
-    def __init__(self, fails=None):
-        self.fails, self.calls = fails, []
-
-    def __enter__(self):
-        self.note("enter")
-
-    def __exit__(self, *args):
-        self.note("exit")
-
-    def note(self, call):
-        self.calls.append(call)
-        if call == self.fails:
-            raise ValueError("planted")
 
 
 def steps(part, count=2):

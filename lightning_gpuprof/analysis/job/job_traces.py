@@ -109,13 +109,13 @@ def job_traces(
     """
     ranks = sorted(traces, key=lambda trace: trace.rank)
     matched = list(_matched(ranks))
-    waited, last = _waits(matched)
+    waited, delays = _waits(matched), _delays(matched)
+    last = {delay.rank: delay.count for delay in delays}
     compared = {trace.rank for group in matched if len(group.ranks) > 1 for trace in group.ranks}
     present = {trace.rank for trace in ranks}
     notes = [*warnings, *_unmatched(matched)]
     for trace in ranks:
         notes += [f"{trace.file}: {warning}" for warning in trace.warnings]
-    rows = _rows(matched)
     return JobTraces(
         world_size=world_size,
         ranks=tuple(
@@ -128,13 +128,13 @@ def job_traces(
                 collectives=len(trace.kind),
                 in_collectives_ns=trace.in_collectives_ns,
                 waited_ns=waited[trace.rank] if trace.rank in compared else None,
-                last_count=last[trace.rank] if trace.rank in compared else None,
+                last_count=last.get(trace.rank, 0) if trace.rank in compared else None,
             )
             for trace in ranks
         ),
         missing=tuple(rank for rank in range(world_size) if rank not in present),
-        collectives=rows,
-        delays=_delays(matched),
+        collectives=_rows(matched),
+        delays=delays,
         on_device=any(trace.on_device for trace in ranks),
         warnings=tuple(notes),
     )
@@ -228,19 +228,14 @@ def _late(group: _Matched) -> tuple[Int64, Int64, Int64]:
     return waits, dur.argmin(axis=0), kept
 
 
-def _waits(matched: Sequence[_Matched]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return how long each rank waited, and in how many collectives it came last."""
+def _waits(matched: Sequence[_Matched]) -> dict[int, int]:
+    """Return how long each rank waited for others."""
     waited: dict[int, int] = defaultdict(int)
-    last: dict[int, int] = defaultdict(int)
     for group in matched:
-        if len(group.ranks) < 2 or not group.rows.shape[1]:
-            continue
-        waits, latest, kept = _late(group)
+        waits = group.dur_ns - group.dur_ns.min(axis=0)
         for trace, of_rank in zip(group.ranks, waits.sum(axis=1).tolist(), strict=True):
             waited[trace.rank] += of_rank
-        for index in latest[kept].tolist():
-            last[group.ranks[index].rank] += 1
-    return waited, last
+    return waited
 
 
 def _rows(matched: Sequence[_Matched]) -> tuple[CollectiveTime, ...]:
