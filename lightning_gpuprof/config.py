@@ -155,11 +155,7 @@ class GpuProfConfig:
                 f"vram_low={self.vram_low}, vram_high={self.vram_high} is not a range within a "
                 "GPU's memory. Pass two fractions of 1, the lower first, such as 0.6 and 0.8."
             )
-        if self.max_captures < 0:
-            raise ConfigError(
-                f"max_captures={self.max_captures} is negative. Pass 0 to capture nothing, or how "
-                "many slow-downs of a run may be captured; 3 is the default."
-            )
+        checked_captures(self.max_captures)
         chosen_schedule(self.unit, self.wait, self.warmup, self.active, self.repeat)
 
     def schedule(self) -> dict[str, Any]:
@@ -223,6 +219,16 @@ class ProfileConfig(GpuProfConfig):
     """
 
     unit: str | None = "epoch"
+
+
+def checked_captures(max_captures: int) -> int:
+    """Return how many slow-downs of a run may be captured; below 0 is a `ConfigError`."""
+    if max_captures < 0:
+        raise ConfigError(
+            f"max_captures={max_captures} is negative. Pass 0 to capture nothing, or how many "
+            "slow-downs of a run may be captured; 3 is the default."
+        )
+    return max_captures
 
 
 def is_url(folder: object) -> bool:

@@ -14,7 +14,7 @@ from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.capture.request_watch import RequestWatch
 from lightning_gpuprof.capture.step_windows import LEAD, WARMUP, WindowResult
-from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.config import checked_captures
 from lightning_gpuprof.records.capture_files import (
     CaptureAnswer,
     CaptureRequest,
@@ -43,6 +43,7 @@ PAUSE = 2
 """After a slow-down has been captured, the next is captured once the run has lasted this many times
 as long."""
 ENDED = "the training ended before the capture was complete"
+REPLACED = "another request came before the capture was complete"
 
 
 @dataclass
@@ -96,13 +97,8 @@ class CaptureControl(RecordingCallback):
         max_captures: int = 3,
         stat: Callable[[str], os.stat_result] = os.stat,
     ) -> None:
-        if max_captures < 0:
-            raise ConfigError(
-                f"max_captures={max_captures} is negative. Pass 0 to capture nothing, or how many "
-                "slow-downs of a run may be captured; 3 is the default."
-            )
         super().__init__()
-        self.max_captures = max_captures
+        self.max_captures = checked_captures(max_captures)
         self._windows, self._lines = windows, lines
         self._stat = stat
         self._looks: TimedCalls | None = None
@@ -178,7 +174,7 @@ class CaptureControl(RecordingCallback):
 
     def _begin_request(self, request: CaptureRequest) -> None:
         if self._running is not None:
-            self._end_capture()
+            self._end_capture(REPLACED)
             self._ends = False
         self._begin(
             CaptureReason.REQUEST,
@@ -356,12 +352,12 @@ class CaptureControl(RecordingCallback):
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
         self._end_capture()
 
-    def _end_capture(self) -> None:
-        """Save what the running capture has recorded, since the training ends."""
+    def _end_capture(self, why: str = ENDED) -> None:
+        """Save what the running capture has recorded, and answer why it is not complete."""
         self._ends = True
         if self._running is not None and self._windows is not None:
             self._windows.end_window()
-        self._finish(ENDED)
+        self._finish(why)
 
     @override
     def _release(self) -> None:

@@ -334,32 +334,32 @@ class ProfilerSchedule(RecordingCallback):
         if self._trainer is None:
             return
         windows = self._windows
-        skipped = [of.skip_to(number) for of in windows]
+        skipped = [window.skip_to(number) for window in windows]
         # Stopping and exporting take long, so their time is charged to this callback by name.
         action = f"[Callback]{self.state_key}.step_begins"
-        works = any(of.works for of in windows)
+        works = any(window.works for window in windows)
         with self._trainer.profiler.profile(action) if works else nullcontext():
-            for of, count in zip(windows, skipped, strict=True):
-                of.end_step(count)
-                if of.cycles.active:
-                    self._end_for_other_thread(of.cycles)
+            for window, count in zip(windows, skipped, strict=True):
+                window.end_step(count)
+                if window.cycles.active:
+                    self._end_for_other_thread(window.cycles)
             if self._scheduled is not None and self._scheduled.is_due:
                 self._give_way_to_schedule()
-            for of in self._windows:
-                of.turn()
+            for window in self._windows:
+                window.turn()
             if self._extra is not None and self._extra.is_over:
                 self._end_extra()
-        for of in self._windows:
-            of.cycles.begin_step(number)
+        for window in self._windows:
+            window.cycles.begin_step(number)
         # The recording changes right before the next step begins, in the time of this step.
-        if self._timing is not None and any(of.touches_next_step for of in self._windows):
+        if self._timing is not None and any(window.touches_next_step for window in self._windows):
             self._timing.flag_next_step(StepFlag.PROFILED)
         if self._step_calls is not None:
             self._sleep(self._step_calls)
 
     def _sleep(self, calls: StepCalls) -> None:
         """Let no step be announced before the next at which a window begins, goes on or ends."""
-        steps = [step for of in self._windows if (step := of.next_step) is not None]
+        steps = [step for window in self._windows if (step := window.next_step) is not None]
         calls.sleep_until(min(steps, default=None))
 
     @guarded

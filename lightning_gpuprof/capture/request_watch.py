@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 from lightning_gpuprof.errors import UnreadableError
 from lightning_gpuprof.records.capture_files import CaptureRequest, read_file
+from lightning_gpuprof.records.files import file_state
 
 
 class RequestWatch:
@@ -26,25 +26,17 @@ class RequestWatch:
     ) -> None:
         self.path = path
         self._stat = stat
-        self._state = self._now() if ignore_existing else None
+        self._state = file_state(path, stat) if ignore_existing else None
 
     def new(self) -> CaptureRequest | None:
         """Return the request if the file is another one than at the last look, else None.
 
         A file that cannot be read, or that holds something else, counts as none.
         """
-        before, self._state = self._state, self._now()
+        before, self._state = self._state, file_state(self.path, self._stat)
         if self._state is None or self._state == before:
             return None
         try:
             return read_file(self.path, CaptureRequest)
         except (OSError, UnreadableError):
             return None
-
-    def _now(self) -> tuple[Any, ...] | None:
-        """Return what changes when the file is replaced; None if there is none."""
-        try:
-            status = self._stat(self.path)
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino, status.st_size

@@ -284,10 +284,10 @@ def _steps(answer: CaptureAnswer) -> str:
 
 def sentence(answer: CaptureAnswer, run: str) -> str:
     """Say what a rank has recorded."""
-    said = []
+    clauses = []
     if answer.trace_file:
         path = os.path.join(plugin_dir(run), os.path.basename(answer.trace_file))
-        said.append(f"recorded {_steps(answer)} in {path}")
+        clauses.append(f"recorded {_steps(answer)} in {path}")
     samples = [
         f"{count} {'sample' if count == 1 else 'samples'} of {whose}"
         for count, whose in (
@@ -297,8 +297,8 @@ def sentence(answer: CaptureAnswer, run: str) -> str:
         if count
     ]
     if samples:
-        said.append(f"took {' and '.join(samples)}")
-    text = f"rank {answer.rank} {', and '.join(said) or 'recorded nothing'}"
+        clauses.append(f"took {' and '.join(samples)}")
+    text = f"rank {answer.rank} {', and '.join(clauses) or 'recorded nothing'}"
     return f"{text}: {answer.message}" if answer.message else text
 
 

@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
@@ -47,6 +47,17 @@ def trace_name(rank: int, session: int, cycle: int, capture: int | None = None) 
 def is_trace(name: str) -> bool:
     """Return whether a file name is that of a trace that the callback wrote."""
     return name.endswith((TRACE_SUFFIX, PLAIN_TRACE_SUFFIX))
+
+
+def file_state(
+    path: str, status_of: Callable[[str], os.stat_result] = os.stat
+) -> tuple[int, int, int] | None:
+    """Return what changes when a file is replaced; None if there is none."""
+    try:
+        status = status_of(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def snapshot_name(rank: int, session: int, step: int, reason: str) -> str:

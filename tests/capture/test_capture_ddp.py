@@ -1,12 +1,10 @@
 """Two processes over gloo on the CPU: one run for all that differs between ranks."""
 
 import csv
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from rank_processes import run_script
 
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProfilerCycle, Scalars
@@ -47,10 +45,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ddp")
     script = folder / "train.py"
     script.write_text(SCRIPT)
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, str(script), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=180)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_script(script, folder, timeout_s=180)
     return folder / "lightning_logs" / "version_0"
 
 

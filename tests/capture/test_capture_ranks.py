@@ -1,10 +1,7 @@
 """Two processes over gloo on the CPU are asked for the same steps."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+from rank_processes import run_script
 
 from lightning_gpuprof.records.capture_files import CaptureAnswer, answer_path, read_file
 from lightning_gpuprof.records.facts import Capture
@@ -56,10 +53,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     script = folder / "train.py"
     script.write_text(SCRIPT)
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, str(script), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=180)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_script(script, folder, timeout_s=180)
     return str(folder / "lightning_logs" / "version_0")
 
 

@@ -6,8 +6,8 @@ has learnt, and how many collectives it made, is in `<strategy>-<with or without
 
 import json
 import os
-import socket
 import sys
+from functools import partial
 from itertools import product
 from pathlib import Path
 from threading import Event
@@ -16,6 +16,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
+from rank_processes import fork_ranks
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import RowwiseParallel, parallelize_module
 from torch.distributed.tensor.placement_types import Replicate
@@ -46,7 +47,7 @@ class Model(BoringModel):
         return DataLoader(RandomDataset(32, 2 * STEPS))
 
 
-def train(folder, rank, name, callback, port):
+def train(folder, name, callback, rank, port):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ |= {"LOCAL_RANK": str(rank), "NODE_RANK": "0"}
     torch.manual_seed(0)
@@ -86,14 +87,6 @@ def train(folder, rank, name, callback, port):
 if __name__ == "__main__":
     folder, *names = sys.argv[1:]
     for name, callback in product(names, ("with", "without")):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        children = []
-        for rank in (0, 1):
-            children.append(os.fork())
-            if not children[-1]:
-                train(folder, rank, name, callback, port)
-                sys.exit()
+        children = fork_ranks(partial(train, folder, name, callback))
         if any([os.waitpid(child, 0)[1] for child in children]):
             sys.exit(1)

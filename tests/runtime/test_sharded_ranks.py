@@ -1,11 +1,10 @@
 """Two real ranks on gloo: the late rank is named, and training is the same."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from rank_processes import run_script
 
 from lightning_gpuprof.records.files import find_runs
 from lightning_gpuprof.report.load import load_report
@@ -23,9 +22,7 @@ SCRIPT = Path(__file__).with_name("sharded_ranks.py")
 def root(tmp_path_factory):
     """Runs by strategy, with the callback and without."""
     root = tmp_path_factory.mktemp("sharded_ranks")
-    command = [sys.executable, str(SCRIPT), str(root), *STRATEGIES]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr[-3000:]
+    run_script(SCRIPT, root, *STRATEGIES)
     return root
 
 

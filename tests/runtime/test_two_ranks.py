@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from rank_processes import run_script
 
 from lightning_gpuprof.records.files import find_runs, record_files
 from lightning_gpuprof.report.load import load_report
@@ -26,9 +25,7 @@ STATUSES = {
 def root(tmp_path_factory):
     """Runs with and without the callback; their exit statuses are in `ends.json`."""
     root = tmp_path_factory.mktemp("two_ranks")
-    command = [sys.executable, str(SCRIPT), str(root), *STATUSES]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=400)
-    assert run.returncode == 0, run.stderr[-3000:]
+    run_script(SCRIPT, root, *STATUSES, timeout_s=400)
     return root
 
 

@@ -11,12 +11,14 @@ import socket
 import sys
 import threading
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning.pytorch.strategies import DDPStrategy
+from rank_processes import fork_ranks
 from torch.utils.data import DataLoader
 
 
@@ -43,7 +45,7 @@ class Model(BoringModel):
         return DataLoader(RandomDataset(32, 8 if self.fault == "has fewer batches" else 12))
 
 
-def train(folder, rank, fault, callback, port):
+def train(folder, fault, callback, rank, port):
     """Be one rank; what happens, happens to rank 1."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ |= {"LOCAL_RANK": "0", "NODE_RANK": str(rank)}
@@ -72,16 +74,7 @@ def train(folder, rank, fault, callback, port):
 
 def started(folder, fault, callback):
     """Fork both ranks of a run, and return their numbers."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    children = []
-    for rank in (0, 1):
-        children.append(os.fork())
-        if not children[-1]:
-            train(folder, rank, fault, callback, port)
-            sys.exit()
-    return children
+    return fork_ranks(partial(train, folder, fault, callback))
 
 
 def ended(fault, children):

@@ -93,7 +93,7 @@ class _Matched:
 
 def _sizes(trace: RankTrace) -> Int64:
     """Return the bytes of a collective of each of a trace's kinds."""
-    sizes = (MISSING if of.num_bytes is None else of.num_bytes for of in trace.kinds)
+    sizes = (MISSING if kind.num_bytes is None else kind.num_bytes for kind in trace.kinds)
     return np.fromiter(sizes, dtype=np.int64, count=len(trace.kinds))
 
 
@@ -145,16 +145,16 @@ def _matched(ranks: Sequence[RankTrace]) -> Iterator[_Matched]:
     having: dict[tuple[str, str], list[tuple[RankTrace, Int64]]] = defaultdict(list)
     for trace in ranks:
         indices: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for index, of in enumerate(trace.kinds):
-            indices[of.kind, of.group].append(index)
+        for index, collective in enumerate(trace.kinds):
+            indices[collective.kind, collective.group].append(index)
         for key, own in indices.items():
             having[key].append((trace, np.flatnonzero(np.isin(trace.kind, own))))
     for (kind, name), members in having.items():
         sizes = (
-            of.group_size
+            collective.group_size
             for trace, _ in members
-            for of in trace.kinds
-            if (of.kind, of.group) == (kind, name)
+            for collective in trace.kinds
+            if (collective.kind, collective.group) == (kind, name)
         )
         yield _Matched(
             kind,
@@ -174,10 +174,10 @@ def _rows_together(members: Sequence[tuple[RankTrace, Int64]]) -> Int64:
     without marked steps by order, if all ranks have equally many.
     """
     numbers = [trace.sequence[rows] for trace, rows in members]
-    if all((of[:1] >= 0).all() and (np.diff(of) > 0).all() for of in numbers):
+    if all((own[:1] >= 0).all() and (np.diff(own) > 0).all() for own in numbers):
         common = reduce(np.intersect1d, numbers)
         together = (
-            rows[np.isin(of, common)] for of, (_, rows) in zip(numbers, members, strict=True)
+            rows[np.isin(own, common)] for own, (_, rows) in zip(numbers, members, strict=True)
         )
         return np.stack([*together])
     if all((trace.step[rows] != NO_STEP).any() for trace, rows in members):
@@ -186,11 +186,11 @@ def _rows_together(members: Sequence[tuple[RankTrace, Int64]]) -> Int64:
         steps = [
             step
             for step in sorted(first)
-            if all(len(of.get(step, ())) == len(first[step]) for of in others)
+            if all(len(rows.get(step, ())) == len(first[step]) for rows in others)
         ]
         nothing = np.empty(0, dtype=np.int64)
         return np.stack(
-            [np.concatenate([nothing, *(of[step] for step in steps)]) for of in by_step]
+            [np.concatenate([nothing, *(rows[step] for step in steps)]) for rows in by_step]
         )
     if len({len(rows) for _, rows in members}) == 1:
         return np.stack([rows for _, rows in members])

@@ -24,7 +24,7 @@ from lightning_gpuprof.recorders.sampling.pacing import (
     wake_on_time,
 )
 from lightning_gpuprof.recorders.sampling.stack_lines import ThreadPlace
-from lightning_gpuprof.records.files import written_whole
+from lightning_gpuprof.records.files import file_state, written_whole
 from lightning_gpuprof.records.lines import CpuTime, Reads, WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.guard import attempt
@@ -159,11 +159,11 @@ class WorkerSampling:
     def run_and_stay(self, stop: threading.Event, *, interval_s: float, max_samples: int) -> None:
         """Sample, and then sample again whenever the training process asks for it."""
         folder = os.path.dirname(self.path)
-        served = _state_of_request(folder)  # made before this worker started
+        served = file_state(os.path.join(folder, AGAIN_NAME))  # made before this worker started
         if max_samples:
             self.run(stop, interval_s=interval_s, max_samples=max_samples)
         while not stop.wait(LOOK_S):
-            state = _state_of_request(folder)
+            state = file_state(os.path.join(folder, AGAIN_NAME))
             if state in (None, served):
                 continue
             served = state
@@ -265,15 +265,6 @@ class WorkerSampling:
         )
         with written_whole(self.path) as path, open(path, "wb") as file:
             file.write(json.encode(lines))
-
-
-def _state_of_request(folder: str) -> tuple[int, int] | None:
-    """Return what changes when the training process asks for samples again; None if it has not."""
-    try:
-        status = os.stat(os.path.join(folder, AGAIN_NAME))
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino
 
 
 def activity_of_worker(innermost: FrameType | None) -> WorkerActivity | None:
