@@ -43,6 +43,7 @@ def analyze_run(
     *,
     session: int | None = None,
     span: StepSpan | None = None,
+    finds_slow_downs: bool = True,
 ) -> RunResults:
     """Analyse one session of a run, or a span of its steps.
 
@@ -51,6 +52,7 @@ def analyze_run(
         traces: The analyses of the run's traces, by the trace file's name.
         session: Number of the session; by default the last fit that recorded steps.
         span: The steps to analyse; by default all.
+        finds_slow_downs: Whether slow-downs are looked for among these steps.
 
     Raises:
         RecordError: There is no such session, or no session at all, or it has no step of the span.
@@ -70,7 +72,7 @@ def analyze_run(
     device = device_results(chosen, steady)
     host_bound = device.time is not None and device.time.state in HOST_BOUND
     flagged = every.flagged if every else {}
-    slow = slow_downs(chosen)
+    slow = slow_downs(chosen) if finds_slow_downs else ()
     return RunResults(
         span=span,
         start=chosen.start,
