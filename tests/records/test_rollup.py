@@ -265,6 +265,15 @@ def test_sessions_are_kept_apart(tmp_path):
     assert first.ranks.waits == analyze_run(raw(tmp_path), {}, session=0).ranks.waits
 
 
+def test_a_session_without_steps_has_no_ranks_to_compare(run):
+    for rank in range(RANKS):
+        records = rank_session(rank, session=1, steps=10)
+        write_rank(run, rank, [record for record in records if not isinstance(record, StepsWindow)])
+    ranks = analyze_run(by_rollups(run), {}, session=1).ranks
+    assert ranks.waits is None
+    assert [(view.steps, view.mean_ns) for view in ranks.views] == [(0, None)] * RANKS
+
+
 def test_a_resumed_run_whose_first_process_was_killed_is_read_whole(tmp_path):
     for rank in range(RANKS):
         records = rank_session(rank, steps=700)

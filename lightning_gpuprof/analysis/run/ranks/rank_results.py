@@ -83,5 +83,5 @@ def _compared_once(ranks: _SameSessions, world_size: int) -> RankResults:
     first = max((int(of_rank[0]) for of_rank in numbers), default=0)
     last = min((int(of_rank[-1]) for of_rank in numbers), default=0)
     results = _compared(ranks, world_size)
-    waits = over_the_run(results.waits, ranks)
+    waits = over_the_run(results.waits, ranks, first)
     return replace(results, waits=waits, rolled_steps=(first, last))

@@ -37,15 +37,18 @@ class Cells:
     steps: int
 
 
-def over_the_run(waits: RankWaits | None, ranks: Mapping[int, Session]) -> RankWaits | None:
+def over_the_run(
+    waits: RankWaits | None, ranks: Mapping[int, Session], compared_from: int
+) -> RankWaits | None:
     """Return the waits of the last steps with since when a rank is late, or those of a past delay.
 
     Args:
         waits: How long ranks waited in the last steps.
         ranks: The sessions, with their rollups.
+        compared_from: The number of the first step by which `waits` compares ranks.
     """
     rollups = {rank: s.rollup for rank, s in ranks.items() if s.rollup is not None and s.steps}
-    cells = _cells(rollups, max(int(ranks[rank].columns["step"][0]) for rank in rollups))
+    cells = _cells(rollups, compared_from)
     if waits is None or cells is None:
         return waits
     means = {rank: _as_steps(ranks[rank], rollup, cells) for rank, rollup in rollups.items()}
