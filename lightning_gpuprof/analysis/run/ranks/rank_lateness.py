@@ -61,6 +61,7 @@ def longer_by_step(work: Table, together: Sequence[int] = ()) -> Table:
 
     A last row is that of ranks that are late together, compared with the median of the others.
     """
+    # The median of two ranks lies halfway between them.
     longer: Table = (work - np.median(work, axis=0)) * (2 if len(work) == 2 else 1)
     if len(together) < 2:
         return longer
@@ -153,10 +154,9 @@ def excess_of_last(
     last = waits.argmin(axis=0)
     excess = {}
     for phase, table in by_phase.items():
-        of_last = np.take_along_axis(table, last[None, :], axis=0)[0]
-        # The median of two ranks lies halfway between them.
-        longer = (of_last - np.median(table, axis=0)) * (2 if len(table) == 2 else 1)
+        longer = np.take_along_axis(longer_by_step(table), last[None, :], axis=0)[0]
         if len(together) > 1:
+            of_last = np.take_along_axis(table, last[None, :], axis=0)[0]
             others = np.median(np.delete(table, together, axis=0), axis=0)
             longer = np.where(np.isin(last, together), of_last - others, longer)
         excess[phase] = longer
