@@ -224,8 +224,8 @@ def _late(group: _Matched) -> tuple[Int64, Int64, Int64]:
     wire = dur.min(axis=0)
     waits = dur - wire
     others = waits.sum(axis=0) / max(1, len(group.ranks) - 1)
-    kept = np.flatnonzero((others > MIN_WAIT_NS) & (others > MIN_WAIT_FRAC * wire))
-    return waits, dur.argmin(axis=0), kept
+    delaying = np.flatnonzero((others > MIN_WAIT_NS) & (others > MIN_WAIT_FRAC * wire))
+    return waits, dur.argmin(axis=0), delaying
 
 
 def _waits(matched: Sequence[_Matched]) -> dict[int, int]:
@@ -278,10 +278,10 @@ def _delays(groups: Sequence[_Matched]) -> tuple[Delay, ...]:
         others = len(group.ranks) - 1
         if not others or not group.rows.shape[1]:
             continue
-        waits, latest, kept = _late(group)
+        waits, latest, delaying = _late(group)
         parts = group.parts
         names = DEVICE_PARTS if parts.shape[2] == len(DEVICE_PARTS) else HOST_PARTS
-        for column in kept.tolist():
+        for column in delaying.tolist():
             index = int(latest[column])
             rank = group.ranks[index].rank
             count[rank] += 1

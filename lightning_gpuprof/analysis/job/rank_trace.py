@@ -25,7 +25,7 @@ from lightning_gpuprof.traces.kineto.collectives import (
     CollectiveEvents,
     read_collectives,
 )
-from lightning_gpuprof.traces.timeline import Timeline, of_category
+from lightning_gpuprof.traces.timeline import HostEvents, Timeline, of_category
 
 _NUMBER = re.compile(r"(\d+)$")
 NO_STEP = -1
@@ -98,7 +98,7 @@ def rank_trace(path: str, rank: int, name: str) -> RankTrace:
         rank=rank,
         file=name,
         steps=len(marks),
-        span_ns=device.span_ns if device is not None else _host_span(timeline),
+        span_ns=device.span_ns if device is not None else _host_span(timeline, marks),
         device=device,
         kinds=events.kinds,
         kind=events.kind,
@@ -107,7 +107,7 @@ def rank_trace(path: str, rank: int, name: str) -> RankTrace:
             _begun(timeline, events, start_ns),
             marks.start_ns,
             marks.end_ns,
-            np.array([int(found[1]) if found else NO_STEP for found in numbers], dtype=np.int64),
+            np.array([int(match[1]) if match else NO_STEP for match in numbers], dtype=np.int64),
         ),
         sequence=events.sequence,
         parts=parts,
@@ -117,8 +117,7 @@ def rank_trace(path: str, rank: int, name: str) -> RankTrace:
     )
 
 
-def _host_span(timeline: Timeline) -> int:
-    marks = step_events(timeline)
+def _host_span(timeline: Timeline, marks: HostEvents) -> int:
     table = marks if len(marks) else timeline.host
     return int(table.end_ns.max() - table.start_ns.min()) if len(table) else 0
 
