@@ -67,14 +67,12 @@ class Collective:
         group_size: The ranks in the group; None if not recorded.
         num_bytes: The bytes of the whole tensor that is reduced, gathered or scattered; None if
             not recorded.
-        description: What the program calls the group.
     """
 
     kind: str
     group: str = NOT_RECORDED
     group_size: int | None = None
     num_bytes: int | None = None
-    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,6 @@ class _Args(msgspec.Struct, gc=False):
     dtype: Loose = None
     sequence: Loose = msgspec.field(default=None, name="Seq")
     group: Loose = msgspec.field(default=None, name="Process Group Name")
-    description: Loose = msgspec.field(default=None, name="Process Group Description")
     ranks: Loose = msgspec.field(default=None, name="Process Group Ranks")
     group_size: Loose = msgspec.field(default=None, name="Group size")
 
@@ -255,5 +252,4 @@ def _collective(event: _Event) -> Collective:
         group=f"{args.group} {args.ranks}" if args.ranks else str(args.group),
         group_size=args.group_size if isinstance(args.group_size, int) else None,
         num_bytes=max(elements) * size if elements and size else None,
-        description=str(args.description or ""),
     )
