@@ -14,7 +14,8 @@ about four minutes.
   making them takes minutes.
 
 CPU seconds are a process's own and the system's for it. Peak memory is its largest resident set.
-Modules are compiled beforehand, as those of an installed package are.
+Modules are compiled beforehand, as those of an installed package are. NumPy starts no threads for
+linear algebra, which no contender uses: as they start, they wait busily for 0.1 CPU seconds.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
-from _harness import RESULTS, write_results
+from _harness import RESULTS, one_thread, write_results
 
 HERE = Path(__file__).parent
 SHARED = HERE.parents[2] / "shared" / "traces" / "kineto"
@@ -202,6 +203,7 @@ def main() -> None:
     args = parser.parse_args()
     if not SHARED.is_dir():
         raise SystemExit(f"No real traces in {SHARED}: nothing to measure.")
+    one_thread()
     results: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         compiled(Path(folder), args)

@@ -137,9 +137,11 @@ class CompileTimes:
 
 def compile_times(session: Session) -> CompileTimes:
     """Return the time of torch.compile by step; zeros if it compiled nothing."""
-    by_step, numbers = compile_ns_by_step(session), session.step_numbers.tolist()
-    column = np.array([by_step.pop(step, 0) for step in numbers], dtype=np.int64)
-    step_ns = np.minimum(column, session.columns["dur_ns"]) if len(column) else column
+    by_step, numbers = compile_ns_by_step(session), session.step_numbers
+    step_ns = np.zeros(len(numbers), dtype=np.int64)
+    if by_step and len(numbers):
+        step_ns[:] = [by_step.pop(step, 0) for step in numbers.tolist()]
+        np.minimum(step_ns, session.columns["dur_ns"], out=step_ns)
     return CompileTimes(step_ns, by_step.total())
 
 

@@ -1,10 +1,11 @@
 """Phases that take longer and longer. `memory_use.py` does the same for memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.arrays import Floats, Int64, Mask
 from lightning_gpuprof.memory.trend import lasting_slope
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -75,9 +76,20 @@ def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:
     for phase, column in session.phases_ns(Phase).items():
         grown = growth(column[steady], steps_before=before)
         if grown is None and phase not in PACE:
-            paced = ((column[steady] / pace).astype(np.int64) for pace in paces)
-            by_pace = [growth(values, steps_before=before) for values in paced]
-            grown = None if None in by_pace else next(iter(by_pace), None)
+            grown = _growth_by_every_pace(column[steady], paces, before)
         if grown is not None:
             growing[phase] = grown
     return growing
+
+
+def _growth_by_every_pace(
+    values: Int64, paces: Sequence[Floats], steps_before: int
+) -> Growth | None:
+    """Return how a series grows relative to the first pace, if it grows relative to all of them."""
+    by_first = None
+    for pace in paces:
+        relative = growth((values / pace).astype(np.int64), steps_before=steps_before)
+        if relative is None:
+            return None
+        by_first = by_first or relative
+    return by_first
