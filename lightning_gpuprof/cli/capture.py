@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
             "that machine sees a file of this one.",
             file=sys.stderr,
         )
-    progress = Progress(sys.stderr)
+    progress = WaitingLine(sys.stderr)
     try:
         answers = ask(folder, request, timeout_s=args.timeout, show=progress.show)
     finally:
@@ -302,7 +302,7 @@ def sentence(answer: CaptureAnswer, run: str) -> str:
     return f"{text}: {answer.message}" if answer.message else text
 
 
-class Progress:
+class WaitingLine:
     """Shows what is being waited for: on a terminal in a line that is replaced."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -15,6 +15,8 @@ _T = TypeVar("_T")
 MOST_NUMBER, MOST_FLOAT = 1 << 62, 1e150
 """The sum of two such integers fits into 64 bits, and the square of such a float is finite."""
 MOST_NESTING, MOST_TEXT, MOST_RANKS, MOST_LINES = 64, 1 << 20, 1 << 20, 1_000
+MOST_LINE_BYTES = 1 << 26
+_MOST_WARNINGS = 100
 _RECORD = msgspec.json.Decoder(Record)
 _PHASES = frozenset(phase.value for phase in Phase)
 _SIGNED = (
@@ -39,6 +41,38 @@ class _Settings(msgspec.Struct):
     dtypes: dict[str, int] = {}
     optimizers: list[_Optimizer] = []
     log_every_n_steps: int = 0
+
+
+class RefusedLines:
+    """The lines of a record file that cannot be read, each with a sentence that says why.
+
+    Args:
+        name: The file's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._texts: dict[int, str] = {}
+
+    def refuse(self, number: int, why: str) -> None:
+        """Note that a line cannot be read; what exceeds a hundred lines is not noted."""
+        if len(self._texts) < _MOST_WARNINGS:
+            self._texts[number] = f"line {number} of {self._name} cannot be read: {why}."
+
+    def note_start(self, number: int, reason: str) -> str:
+        """Note, and return, why the session that starts in a line cannot be read."""
+        self._texts[number] = f"{self._name}:{number}: {reason}"
+        return self._texts[number]
+
+    def warnings(self, *, is_incomplete: bool) -> tuple[str, ...]:
+        """Return the sentences by line, and one more if the last line is incomplete."""
+        texts = [text for _, text in sorted(self._texts.items())]
+        if is_incomplete:
+            texts.append(
+                f"{self._name}: the last record is incomplete (the run was killed, or is being "
+                "written) and is left out."
+            )
+        return tuple(texts)
 
 
 def read_record(line: bytes) -> Record:

@@ -15,7 +15,12 @@ from typing import BinaryIO
 
 from lightning_gpuprof.errors import RecordError, UnreadableError
 from lightning_gpuprof.records import schema
-from lightning_gpuprof.records.decode import read_record, unreadable_start
+from lightning_gpuprof.records.decode import (
+    MOST_LINE_BYTES,
+    RefusedLines,
+    read_record,
+    unreadable_start,
+)
 from lightning_gpuprof.records.files import (
     LOCAL,
     FileSystem,
@@ -32,7 +37,7 @@ __all__ = ["RankRecords", "RecordFile", "RunReader", "Session", "parse_records",
 MOST_RAW_BYTES, FEW_RANKS, MORE_OF_FEW = 1 << 25, 16, 2
 """If the record files of several ranks are longer in all, only the lowest rank's steps are all read
 (see `rolled.py`); those of few ranks may be so many times as long. A step takes some 100 bytes."""
-_MOST_BYTES, _MOST_LINE, _MOST_WARNINGS = 1 << 30, 1 << 26, 100
+_MOST_BYTES = 1 << 30
 """Limits of a record file: its length, a line's length, and warnings about unreadable lines."""
 _TAIL_BYTES = 256
 """What was read last, by which a file is known to have been appended to. It holds times."""
@@ -217,7 +222,7 @@ class RecordFile:
         self._other_bytes = 0
         self._open: _OpenSession | None = None
         self._newer = ""
-        self._refused: list[tuple[int, str]] = []
+        self._refused = RefusedLines(self._name)
 
     @property
     def num_bytes(self) -> int:
@@ -230,27 +235,18 @@ class RecordFile:
         if file.read(len(self._tail)) != self._tail:
             self._begin()
             file.seek(0)
-        incomplete = ""
-        for line in iter(partial(file.readline, _MOST_LINE), b""):
+        is_incomplete = False
+        for line in iter(partial(file.readline, MOST_LINE_BYTES), b""):
             if not self._read_line(line):
-                incomplete = (
-                    f"{self._name}: the last record is incomplete (the run was killed, or is being "
-                    "written) and is left out."
-                )
+                is_incomplete = True
                 break
             self._position += len(line)
             self._tail = (self._tail + line[-_TAIL_BYTES:])[-_TAIL_BYTES:]
         sessions = list(self._whole)
         if self._open is not None:
-            sessions.append(self._open.session(self._refuse))
-        warnings = [text for _, text in sorted(self._refused, key=lambda refused: refused[0])]
-        warnings += [incomplete] if incomplete else []
-        return RankRecords(self._rank, tuple(sessions), tuple(warnings), self._newer)
-
-    def _refuse(self, number: int, why: str) -> None:
-        if len(self._refused) < _MOST_WARNINGS:
-            text = f"line {number} of {self._name} cannot be read: {why}."
-            self._refused.append((number, text))
+            sessions.append(self._open.session(self._refused.refuse))
+        warnings = self._refused.warnings(is_incomplete=is_incomplete)
+        return RankRecords(self._rank, tuple(sessions), warnings, self._newer)
 
     def _read_line(self, line: bytes) -> bool:
         """Read the next line; return whether it is complete."""
@@ -262,10 +258,10 @@ class RecordFile:
         try:
             record = read_record(line)
         except UnreadableError as error:
-            if not line.endswith(b"\n") and len(line) < _MOST_LINE:
+            if not line.endswith(b"\n") and len(line) < MOST_LINE_BYTES:
                 self._number -= 1
                 return False
-            self._refuse(self._number, str(error))
+            self._refused.refuse(self._number, str(error))
             return True
         if isinstance(record, schema.RunStart):
             self._begin_session(record)
@@ -277,12 +273,11 @@ class RecordFile:
 
     def _begin_session(self, start: schema.RunStart) -> None:
         if self._open is not None:
-            self._whole.append(self._open.session(self._refuse))
+            self._whole.append(self._open.session(self._refused.refuse))
             self._open = None
         reason = unreadable_start(start)
         if reason is not None:
-            self._newer = f"{self._name}:{self._number}: {reason}"
-            self._refused.append((self._number, self._newer))
+            self._newer = self._refused.note_start(self._number, reason)
             return
         self._open = _OpenSession(start)
         self._columns.append(self._open.columns)

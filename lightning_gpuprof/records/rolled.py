@@ -17,7 +17,12 @@ from typing_extensions import override
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.errors import UnreadableError
 from lightning_gpuprof.records import schema
-from lightning_gpuprof.records.decode import read_record, unreadable_start
+from lightning_gpuprof.records.decode import (
+    MOST_LINE_BYTES,
+    RefusedLines,
+    read_record,
+    unreadable_start,
+)
 from lightning_gpuprof.records.files import FileSystem
 from lightning_gpuprof.records.rollup import (
     ROLLUP_VERSION,
@@ -35,7 +40,6 @@ from lightning_gpuprof.records.step_columns import NumberedWindow, StepColumns
 
 _PIECE = 1 << 22
 """A record file without a rollup is folded in pieces of so many bytes."""
-_MOST_LINE, _MOST_WARNINGS = 1 << 26, 100
 _EVERY = frozenset({"cycle", "probe_disabled", "end"})
 """Kinds of records of which all are read; of the others the last one counts."""
 _STRETCH = msgspec.json.Decoder(Stretch)
@@ -242,7 +246,7 @@ class RolledFile:
         self._whole = 0
         """So many of the sessions have a stretch; one that only began is read anew."""
         self.newer = ""
-        self._refused: dict[int, str] = {}
+        self._refused = RefusedLines(self._name)
         self._end = self._lines = self._rollup_end = 0
         self._first_line = b""
         self._trusts_rollup = trusts_rollup
@@ -283,15 +287,9 @@ class RolledFile:
             session.end_with(None)
         self._fold_up_to(size, final=True)
 
-    def warnings(self) -> list[str]:
+    def warnings(self) -> tuple[str, ...]:
         """Return a sentence for every line that cannot be read."""
-        texts = [text for _, text in sorted(self._refused.items())]
-        if self.incomplete:
-            texts.append(
-                f"{self._name}: the last record is incomplete (the run was killed, or is being "
-                "written) and is left out."
-            )
-        return texts
+        return self._refused.warnings(is_incomplete=self.incomplete)
 
     def _read_rollup(self, size: int) -> bool:
         """Take new stretches from the rollup; return False if it is none of this file."""
@@ -361,8 +359,8 @@ class RolledFile:
                     return
             elif len(text) < piece:  # an incomplete line, or the file has become shorter
                 return
-            elif piece > _MOST_LINE:
-                raise OSError(f"it has a line of more than {_MOST_LINE >> 20} MiB")
+            elif piece > MOST_LINE_BYTES:
+                raise OSError(f"it has a line of more than {MOST_LINE_BYTES >> 20} MiB")
             else:
                 piece *= 2
 
@@ -394,14 +392,14 @@ class RolledFile:
                     if isinstance(record, schema.StepsWindow):
                         windows[line] = record
                 except UnreadableError as error:
-                    self._refuse(number, str(error))
+                    self._refused.refuse(number, str(error))
         session = self._sessions[-1] if self._sessions else None
         stretch = fold(
             lines,
             self._end,
             session.crc if session else 0,
             decode=windows.get,
-            refuse=self._refuse,
+            refuse=self._refused.refuse,
             number=self._lines,
         )
         if is_rest:
@@ -417,20 +415,15 @@ class RolledFile:
         try:
             start = read_record(line)
         except UnreadableError as error:
-            self._refuse(number, str(error))
+            self._refused.refuse(number, str(error))
             return
         if not isinstance(start, schema.RunStart):
             return
         reason = unreadable_start(start)
         if reason is not None:
-            self.newer = f"{self._name}:{number}: {reason}"
-            self._refused[number] = self.newer
+            self.newer = self._refused.note_start(number, reason)
         crc = crc32(line.rstrip(b"\n"))
         self._sessions.append(RolledSession(start, crc, is_readable=reason is None))
-
-    def _refuse(self, number: int, why: str) -> None:
-        if len(self._refused) < _MOST_WARNINGS:
-            self._refused[number] = f"line {number} of {self._name} cannot be read: {why}."
 
 
 def _window(line: bytes) -> schema.StepsWindow | None:

@@ -81,4 +81,4 @@ class RolledRun:
             )
             for session in file.sessions
         )
-        return RankRecords(rank, sessions, tuple(file.warnings()), file.newer)
+        return RankRecords(rank, sessions, file.warnings(), file.newer)

@@ -220,10 +220,10 @@ def test_the_exit_status_says_whether_every_rank_recorded(live, capsys, monkeypa
 def test_progress_is_one_line_on_a_terminal():
     written = []
     stream = SimpleNamespace(write=written.append, flush=lambda: None, isatty=lambda: True)
-    progress = capture.Progress(stream)
+    waiting = capture.WaitingLine(stream)
     for text in ("a", "a", "b"):
-        progress.show(text)
-    progress.close()
+        waiting.show(text)
+    waiting.close()
     assert written == ["\r\x1b[2Ka", "\r\x1b[2Kb", "\r\x1b[2K"]
 
 

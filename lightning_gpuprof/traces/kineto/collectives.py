@@ -6,7 +6,6 @@ a thread of their own that gives the kind.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -53,8 +52,6 @@ class JobRank:
 
     rank: int
     world_size: int
-    groups: tuple[tuple[str, str, int], ...] = ()
-    """Process groups of which the rank is a member: name, description and number of ranks."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,7 @@ def job_rank(path: str) -> JobRank | None:
         return None
     if not 0 <= rank < world:
         return None
-    return JobRank(rank, world, tuple(_groups(info.get("pg_config"))))
+    return JobRank(rank, world)
 
 
 def _object(text: bytes) -> bytes:
@@ -139,12 +136,6 @@ def _object(text: bytes) -> bytes:
 def _before_groups(text: bytes) -> bytes:
     """Return an object with what comes before the process groups."""
     return text.partition(b'"pg_config"')[0].rstrip().rstrip(b",") + b"}"
-
-
-def _groups(config: object) -> Iterator[tuple[str, str, int]]:
-    for group in config if isinstance(config, list) else ():
-        if isinstance(group, dict) and isinstance(group.get("pg_size"), int):
-            yield str(group.get("pg_name")), str(group.get("pg_desc", "")), group["pg_size"]
 
 
 class _Args(msgspec.Struct, gc=False):
