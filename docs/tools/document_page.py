@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lightning_gpuprof.report import document
-from lightning_gpuprof.report.document import Bars, Chart, Document, Figures, Table
+from lightning_gpuprof.report.document import Bars, Chart, Document, Figures, Multiples, Table
 
 TESTS = Path(__file__).parents[2] / "tests"
 INTRODUCTION = (
@@ -140,6 +140,8 @@ def _parts(part: object) -> Iterator[str]:
         yield f"table `{part.id}`: {columns}"
     elif isinstance(part, Bars):
         yield f"bars `{part.id}` ({part.unit})"
+    elif isinstance(part, Multiples):
+        yield f"multiples `{part.id}` ({part.unit})"
     elif isinstance(part, Chart):
         yield f"chart `{part.name}`"
     else:

@@ -103,7 +103,10 @@ READING = {
     "it is too small, or it waits for launches.",
     "memory": "Memory that grows comes first, with the line that allocates it.",
     "ranks": "The other ranks wait for the marked rank. See in which phase it differs from them.",
-    "compare": "Use it after a change. If an interval contains 0, the difference may be chance.",
+    "compare": "Use it after a change. If an interval contains 0, the difference may be chance. "
+    "Each phase has a picture on a scale of its own: the means of both runs, with a line that "
+    "spans where the mean lies 19 times in 20. A difference in green or red is beyond noise; a "
+    "grey one is within noise, or rests on too few steps.",
 }
 """How to read each picture of docs/tab, in the order to look at them."""
 

@@ -17,6 +17,8 @@ RESAMPLES = 2_000
 """With this many, the 2.5 and 97.5 percentiles vary by a twentieth of the interval's width."""
 MIN_BLOCKS = 8
 """Fewer blocks do not show how much blocks differ."""
+MAX_BLOCKS = 400
+"""Enough blocks to show how much they differ; more would only take time."""
 SIGN_STEPS, MOST_SIGNS = 5, 24
 """Blocks of so many steps, or so many blocks, whose means are all compared with zero."""
 SEED = 20_260_101
@@ -71,10 +73,19 @@ def _margins(blocks: Floats) -> Floats:
         chosen = varying[first : first + _ROWS_AT_ONCE]
         deviations = (blocks[chosen] - means[chosen]) @ counts.T / count
         np.maximum(largest, (deviations / spread[chosen]).max(axis=0), out=largest)
-    # Few blocks show badly how much blocks differ: the variance of Student's t is that much larger.
-    widened = sqrt(count / (count - 3)) * _by_resemblance(blocks - means)
-    margins: Floats = widened * np.quantile(largest, LEVEL) * spread[:, 0]
+    margins: Floats = widening(blocks) * np.quantile(largest, LEVEL) * spread[:, 0]
     return margins
+
+
+def widening(blocks: Floats) -> Floats:
+    """Return by which factor the error of the mean of a row of blocks is larger than resamples say.
+
+    Few blocks show badly how much blocks differ: the variance of Student's t is that much larger.
+    And neighbouring blocks may be alike. Shape `(rows,)`, of at least `MIN_BLOCKS` blocks.
+    """
+    count = blocks.shape[1]
+    deviations = blocks - blocks.mean(axis=1, keepdims=True)
+    return sqrt(count / (count - 3)) * _by_resemblance(deviations)
 
 
 def _by_resemblance(deviations: Floats) -> Floats:
@@ -98,7 +109,24 @@ def block_means(rows: Floats | Int64, count: int) -> Floats:
     >>> block_means(np.arange(6).reshape(2, 3), 2).tolist()
     [[0.5, 2.0], [3.5, 5.0]]
     """
-    return np.stack([block.mean(axis=1) for block in np.array_split(rows, count, axis=1)], axis=1)
+    length, longer = divmod(rows.shape[1], count)
+    lengths = np.full(count, length)
+    lengths[:longer] += 1
+    means: Floats = np.add.reduceat(rows, lengths.cumsum() - lengths, axis=1) / lengths
+    return means
+
+
+def block_count(values: int, *, neighbours: bool) -> int:
+    """Return into how many blocks to divide so many values, one per step.
+
+    Args:
+        values: How many values there are.
+        neighbours: Whether they are of steps that follow one another, which resemble each other.
+    """
+    if values <= MAX_BLOCKS and not (neighbours and values >= MIN_BLOCKS):
+        return values
+    length: int = max(1, round(values ** (1 / 3)), -(-values // MAX_BLOCKS))
+    return max(MIN_BLOCKS, values // length)
 
 
 def drawn_blocks(count: int, random: np.random.Generator) -> Int64:

@@ -13,7 +13,7 @@ from lightning_gpuprof.analysis.compare.bootstrap import Interval as ChangeInter
 from lightning_gpuprof.analysis.compare.compare import (
     Change,
     Comparison,
-    PartChange,
+    PhaseChange,
     without_compiling,
 )
 from lightning_gpuprof.analysis.compare.compare import Verdict as Outcome
@@ -23,7 +23,14 @@ from lightning_gpuprof.findings.before_after import BeforeAfter, before_after
 from lightning_gpuprof.findings.changed_findings import findings_missing_in
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.span import StepSpan
-from lightning_gpuprof.report.change_tables import change_columns, large_changes
+from lightning_gpuprof.report.change_tables import (
+    NOISE_COLUMN,
+    change_columns,
+    large_changes,
+    noise_cells,
+    ordered_phases,
+    phase_multiples,
+)
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
     Column,
@@ -215,10 +222,10 @@ def compared_figures(base: Report, new: Report, result: Comparison) -> tuple[Bef
 
 
 def most_changed_phase(base: Report, new: Report, result: Comparison) -> Change | None:
-    """Return the phase that changed most; None if no phase changed by enough to matter."""
+    """Return the phase that changed most; None if none did by enough, or by more than chance."""
     if base.results.step_ns is None or new.results.step_ns is None:
         return None
-    phases = large_changes(result.phases, result)
+    phases = [change for change in large_changes(result.phases, result) if change.sure]
     return max(phases, key=lambda change: abs(change.shift), default=None)
 
 
@@ -376,12 +383,14 @@ def _step_sections(result: Comparison) -> Iterator[Section]:
         )
         yield Section("steps", "Step time", "page", (steps,), note=note)
     clock = ", by the host's clock" if any(result.by_device) else ""
-    if phases := _phases("phases", result.phases, result, result.parts):
-        yield Section("phases", "Phases", "page", (phases,), note=f"mean {unit}{clock}")
+    if phases := _phases(result):
+        multiples = phase_multiples(result)
+        body = (phases,) if multiples is None else (multiples, phases)
+        yield Section("phases", "Phases", "page", body, note=f"mean {unit}{clock}")
     if lines := _lines(result):
         note = f"sampled on the host, mean {unit}; differences that are beyond chance"
         yield Section("lines", "Lines", "page", (lines,), note=note)
-    if between := _phases("between_epochs", result.between, result):
+    if between := _between(result):
         yield Section("between_epochs", "Between epochs", "page", (between,), note=f"mean {unit}")
 
 
@@ -431,24 +440,41 @@ def _changes(id: str, changes: Sequence[Change]) -> Table | None:
     return Table(id, columns, tuple(rows)) if rows else None
 
 
-def _phases(
-    id: str, changes: Sequence[Change], result: Comparison, parts: Sequence[PartChange] = ()
-) -> Table | None:
+def _phases(result: Comparison) -> Table | None:
     """Return phases in both runs, the largest change first, and their parts that changed."""
-    changed, rows = large_changes(changes, result), list[dict[str, Value]]()
+    changed, rows = large_changes(result.phases, result), list[dict[str, Value]]()
     first = 0
-    for change in sorted(changes, key=lambda change: -abs(change.shift)):
-        rows.append({"id": change.name, "label": phase_label(change.name), **_values_of(change)})
+    for phase in ordered_phases(result):
+        rows.append(_phase_row(phase))
         rows += [
-            {"id": part.name, "label": part.part, "level": 1, **_values_of(part)}
-            for part in large_changes(parts, result)[:MOST_ROWS]
-            if part.name == change.name
+            {"id": part.name, "label": part.part, "level": 1, **_judged_values(part)}
+            for part in large_changes(result.parts, result)[:MOST_ROWS]
+            if part.name == phase.name
         ]
-        first = len(rows) if change in changed else first
+        first = len(rows) if phase in changed else first
     if not rows:
         return None
+    columns = (*_change_columns(Column("label", "Phase", "text")), NOISE_COLUMN)
+    return Table("phases", columns, tuple(rows), first_rows=max(1, first), color="id")
+
+
+def _between(result: Comparison) -> Table | None:
+    """Return phases between epochs in both runs, the largest change first."""
+    changes = sorted(result.between, key=lambda change: -abs(change.shift))
+    first = len(large_changes(changes, result))
+    if not changes:
+        return None
     columns = _change_columns(Column("label", "Phase", "text"))
-    return Table(id, columns, tuple(rows), first_rows=max(1, first), color="id")
+    rows = tuple(map(_phase_row, changes))
+    return Table("between_epochs", columns, rows, first_rows=max(1, first), color="id")
+
+
+def _phase_row(phase: PhaseChange) -> dict[str, Value]:
+    return {"id": phase.name, "label": phase_label(phase.name), **_judged_values(phase)}
+
+
+def _judged_values(change: PhaseChange) -> dict[str, Value]:
+    return {**_values_of(change), **noise_cells(change)}
 
 
 def _lines(result: Comparison) -> Table | None:

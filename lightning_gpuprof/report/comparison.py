@@ -60,7 +60,7 @@ class RunComparison:
 
     @property
     def most_changed_phase(self) -> Change | None:
-        """The phase that changed most; None if no phase changed by enough to matter."""
+        """The phase that changed most; None if none did by enough, or by more than chance."""
         return most_changed_phase(self.base, self.new, self.result)
 
     @property

@@ -109,6 +109,8 @@ def _cells(
             cell = Line(level).append(cell)
         if column.unit == "state":
             cell = cell.styled(style)
+        elif column.difference and state == "neutral":
+            cell = cell.styled("dim")
         if note and at == last_text:
             cell.append(Line(f" {note}", "dim"))
         yield cell

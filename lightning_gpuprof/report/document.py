@@ -107,6 +107,9 @@ class Column(Struct, frozen=True, omit_defaults=True):
     """What the column means, in a sentence."""
     bar: bool = False
     """Whether numbers are also drawn as bars, relative to the largest one in the column."""
+    difference: bool = False
+    """Whether numbers are differences of two sides: their bars show whether it is more or less, and
+    are grey where the row's `state` is `neutral`."""
     detail: Detail = "page"
     keep_end: bool = False
     """Whether a text that is too long loses its beginning: a path ends in the file and the line."""
@@ -163,6 +166,38 @@ class Bars(Struct, frozen=True, tag="bars", omit_defaults=True):
     value_label: str = "Mean"
     device_label: str | None = None
     """The heading of the device's values; None if no bar has such a value."""
+
+
+class Multiple(Struct, frozen=True, omit_defaults=True):
+    """A time of two sides, each with its interval, and the difference."""
+
+    key: str
+    """Decides the colour, such as a phase's name."""
+    label: str
+    base: float | None
+    new: float | None
+    diff: float | None
+    diff_frac: float | None = None
+    base_interval: Interval | None = None
+    """None if too few values were measured; the other intervals likewise."""
+    new_interval: Interval | None = None
+    diff_interval: Interval | None = None
+    noise: str | None = None
+    """Why the difference shows nothing, such as "within noise"; None if it is more than chance."""
+
+
+class Multiples(Struct, frozen=True, tag="multiples", omit_defaults=True):
+    """Small multiples: a picture per time of two sides, each drawn on a scale of its own.
+
+    Surfaces of text leave them out, because a table beside them has the same figures.
+    """
+
+    id: str
+    unit: Unit
+    multiples: tuple[Multiple, ...]
+    base_label: str = "Base"
+    new_label: str = "New"
+    note: str | None = None
 
 
 class Saving(Struct, frozen=True, omit_defaults=True):
@@ -265,7 +300,7 @@ class Chart(Struct, frozen=True, tag="chart", omit_defaults=True):
     note: str | None = None
 
 
-Part = Verdict | Figures | Text | Table | Bars | FindingCard | Chart
+Part = Verdict | Figures | Text | Table | Bars | Multiples | FindingCard | Chart
 
 
 class Section(Struct, frozen=True, omit_defaults=True):

@@ -118,3 +118,20 @@ test("markup in a name is text, and marks that turn text are escaped", () => {
   assert.deepEqual(root.texts("td.name"), ["<img src=x onerror=alert(1)>\\u202e"]);
   assert.equal(root.all("img").length, 0);
 });
+
+test("differences are drawn by their sign, and grey in a row that is neutral", () => {
+  const columns = [
+    { key: "label", label: "Phase", unit: "text" },
+    { key: "more_ns", label: "Difference", unit: "ns", bar: true, difference: true },
+    { key: "all_ns", label: "Total", unit: "ns", bar: true },
+  ];
+  const rows = [
+    { label: "Forward", more_ns: 2e6, all_ns: 1 },
+    { label: "Backward", more_ns: -1e6, all_ns: 1 },
+    { label: "Other", more_ns: 1e6, all_ns: 1, state: "neutral" },
+  ];
+  const root = box(table({ type: "table", id: "phases", columns, rows }));
+  const kinds = root.all("i.cell-bar").map((node) => node.className);
+  const plain = "cell-bar";
+  assert.deepEqual(kinds, ["cell-bar more", plain, "cell-bar less", plain, "cell-bar neutral", plain]);
+});

@@ -1,25 +1,37 @@
 """Two runs side by side: what changed, by how much, and how sure that is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from lightning_gpuprof.analysis.chance import MIN_BLOCKS
 from lightning_gpuprof.analysis.compare import same
-from lightning_gpuprof.analysis.compare.bootstrap import Interval, change_of_fit
+from lightning_gpuprof.analysis.compare.bootstrap import (
+    Certainty,
+    Interval,
+    SteadyTime,
+    TimeIntervals,
+    change_of_fit,
+    intervals_of_times,
+)
 from lightning_gpuprof.analysis.compare.outputs import check_outputs
 from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
 from lightning_gpuprof.analysis.run.line_samples import LineTime
 from lightning_gpuprof.analysis.run.line_times import line_times, unlisted_ns
+from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.steady import Distribution
+from lightning_gpuprof.analysis.run.step_kinds import PLAIN
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
+from lightning_gpuprof.analysis.run.whole_fit import Kind, WholeFit
 from lightning_gpuprof.records.phases import Phase
 
 _T = TypeVar("_T")
+_Key = TypeVar("_Key")
 BATCH_TOLERANCE = 0.02
 """Batch sizes differ if their means differ by more than this share. A smaller difference may come
 from the shorter last batch of an epoch. Batch sizes set in the loaders need no tolerance."""
@@ -70,10 +82,23 @@ class Change:
 class PhaseChange(Change):
     """The mean time of a phase in both runs; `name` is the phase's value."""
 
+    intervals: TimeIntervals | None = field(default=None, kw_only=True)
+    """None if a run did not measure the phase, or for a phase between epochs."""
+
     @property
     def phase(self) -> Phase:
         """The phase."""
         return Phase(self.name)
+
+    @property
+    def certainty(self) -> Certainty | None:
+        """How sure the difference is; None without intervals."""
+        return None if self.intervals is None else self.intervals.certainty
+
+    @property
+    def sure(self) -> bool:
+        """Whether the difference is beyond what chance explains of so many steps."""
+        return self.certainty is Certainty.SURE
 
 
 @dataclass(frozen=True)
@@ -84,8 +109,8 @@ class PartChange(PhaseChange):
 
 
 @dataclass(frozen=True)
-class LineChange(PhaseChange):
-    """The mean time at a line of the program in both runs, by samples in a phase."""
+class LineChange(Change):
+    """The mean time at a line of the program in both runs; `name` is the phase's value."""
 
     line: LineTime
     """The line as the new run has it, or else the base."""
@@ -336,31 +361,63 @@ def _both(
 
 
 def _phases(base: _Side, new: _Side) -> tuple[PhaseChange, ...]:
+    old, now = (
+        _steady_times(side, {phase: side.run.per_step(phase) for phase in Phase})
+        for side in (base, new)
+    )
+    intervals = _intervals(old, now)
     changes = []
     for phase in Phase:
-        means = []
-        for side in (base, new):
-            per_step = side.run.per_step(phase)
-            means.append(side.scaled(None if per_step is None else per_step.mean_ns))
+        means = [times[phase].mean_ns if phase in times else None for times in (old, now)]
         if any(means):
-            changes.append(PhaseChange(phase.value, *means))
+            changes.append(PhaseChange(phase.value, *means, intervals=intervals.get(phase)))
     return tuple(changes)
 
 
 def _parts(base: _Side, new: _Side) -> tuple[PartChange, ...]:
-    def means(side: _Side) -> dict[tuple[Phase, str], float]:
-        return {
-            (part.phase, part.name): part.per_step.mean_ns / side.divisor
-            for part in side.run.parts
-            if part.per_step is not None
-        }
-
-    old, now = means(base), means(new)
-    changes = [
-        PartChange(phase.value, old.get((phase, name), 0.0), now.get((phase, name), 0.0), name)
-        for phase, name in {**old, **now}
-    ]
+    old, now = (
+        _steady_times(side, {(part.phase, part.name): part.per_step for part in side.run.parts})
+        for side in (base, new)
+    )
+    keys = [*{**old, **now}]
+    if (of_base := _no_time(base)) and (of_new := _no_time(new)):
+        old = {key: old.get(key, of_base) for key in keys}
+        now = {key: now.get(key, of_new) for key in keys}
+    intervals, changes = _intervals(old, now), []
+    for key in keys:
+        means = [times[key].mean_ns if key in times else 0.0 for times in (old, now)]
+        phase, name = key
+        changes.append(
+            PartChange(phase.value, means[0], means[1], name, intervals=intervals.get(key))
+        )
     return tuple(sorted(changes, key=lambda change: -abs(change.shift)))
+
+
+def _steady_times(side: _Side, times: Mapping[_Key, PerStep | None]) -> dict[_Key, SteadyTime]:
+    return {
+        key: SteadyTime(time.mean_ns / side.divisor, time.blocks)
+        for key, time in times.items()
+        if time is not None
+    }
+
+
+def _no_time(side: _Side) -> SteadyTime | None:
+    """Return the time of a part that a run does not have; None for a run without steps."""
+    for stats in side.run.phases.values():
+        if stats.per_step is not None:
+            blocks = stats.per_step.blocks
+            zeros = (replace(of, means_ns=np.zeros_like(of.means_ns)) for of in blocks)
+            return SteadyTime(0.0, tuple(zeros))
+    return None
+
+
+def _intervals(
+    base: Mapping[_Key, SteadyTime], new: Mapping[_Key, SteadyTime]
+) -> dict[_Key, TimeIntervals]:
+    """Return the intervals of the times that both sides have."""
+    both = [key for key in base if key in new]
+    intervals = intervals_of_times([base[key] for key in both], [new[key] for key in both])
+    return dict(zip(both, intervals, strict=True))
 
 
 def _lines(base: _Side, new: _Side) -> tuple[LineChange, ...]:

@@ -6,15 +6,11 @@ import numpy as np
 
 from lightning_gpuprof.analysis.run.compiling import compile_times
 from lightning_gpuprof.analysis.run.every_step import between_epochs, untimed_spans
-from lightning_gpuprof.analysis.run.steady import step_flags
+from lightning_gpuprof.analysis.run.step_kinds import PLAIN, step_kinds
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
-
-PLAIN = "plain"
-RARE = (StepFlag.EPOCH_START, StepFlag.VALIDATION, StepFlag.CHECKPOINT)
-"""Steps with these flags come by a plan, not by chance."""
+from lightning_gpuprof.records.schema import OutsideSpan
 
 
 @dataclass(frozen=True)
@@ -60,25 +56,21 @@ def whole_fit(session: Session, steady: Mask) -> WholeFit | None:
     if not session.steps or not steady.any():
         return None
     compiling = compile_times(session)
-    flags = step_flags(session)[steady]
     dur_ns = (session.columns["dur_ns"] - compiling.step_ns)[steady]
-    step_names = np.full(len(flags), PLAIN, dtype=object)
-    for flag in RARE:
-        step_names[(flags & int(flag)) != 0] = str(flag.name).lower()
     untimed, spans = untimed_spans(session), between_epochs(session)
     untimed_steps = sum(span.steps for span in untimed)
-    kinds: list[Kind] = []
     ran = session.steps + untimed_steps
-    for name in (str(flag.name).lower() for flag in RARE):
-        values = dur_ns[step_names == name]
-        if len(values):
-            count = len(values) + sum(span.flagged.get(name, 0) for span in untimed)
-            kinds.append(Kind(name, values, count / (len(flags) + untimed_steps)))
-    if (plain := dur_ns[step_names == PLAIN]).any():
+    own = {kind.name: kind for kind in step_kinds(session, steady, untimed)}
+    kinds = [
+        Kind(name, dur_ns[kind.chosen], kind.per_step)
+        for name, kind in own.items()
+        if name != PLAIN
+    ]
+    if PLAIN in own and (plain := dur_ns[own[PLAIN].chosen]).any():
         # Most untimed steps are plain, so plain steps stand for the rest of all steps' time.
         whole_ns = int(dur_ns.sum()) + sum(span.dur_ns for span in untimed)
         whole_ns -= compiling.untimed_ns
-        rest_ns = whole_ns / (len(flags) + untimed_steps) - WholeFit(tuple(kinds), {}).step_ns
+        rest_ns = whole_ns / (len(dur_ns) + untimed_steps) - WholeFit(tuple(kinds), {}).step_ns
         kinds.insert(0, Kind(PLAIN, plain, max(0.0, rest_ns) / float(plain.mean())))
     for where in dict.fromkeys(span.where for span in spans):
         durations = [span.dur_ns - _own_ns(span) for span in spans if span.where == where]

@@ -8,7 +8,14 @@ from lightning_gpuprof.analysis.compare.compare import Change, Comparison
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.records.facts import Capture, CaptureReason, SlowDown, SlowDownShape
-from lightning_gpuprof.report.change_tables import ChangeType, change_columns, large_changes
+from lightning_gpuprof.report.change_tables import (
+    NOISE_COLUMN,
+    ChangeType,
+    change_columns,
+    large_changes,
+    noise_cells,
+    ordered_phases,
+)
 from lightning_gpuprof.report.document import (
     Column,
     Place,
@@ -59,7 +66,7 @@ def slow_downs_section(run: RunResults) -> Section | None:
         Column("phase", "In", "place"),
         Column("before_ns", "A step before", "ns"),
         Column("during_ns", "Since then", "ns"),
-        Column("diff_ns", "More", "ns", bar=True),
+        Column("diff_ns", "More", "ns", bar=True, difference=True),
         Column("pattern", "How", "text"),
         Column("noticed_step", "Noticed at", "count", detail="verbose"),
     )
@@ -172,14 +179,15 @@ def _steps(result: Comparison) -> Iterator[Table]:
 def _phases(result: Comparison) -> Iterator[Table]:
     """Yield the phases that changed, the largest change first, with their named parts."""
     rows: list[dict[str, Value]] = []
-    for phase in _changed(sorted(result.phases, key=lambda change: -abs(change.shift)), result):
-        rows.append({"id": phase.name, "label": phase_label(phase.name), **_times(phase)})
+    for phase in _changed(ordered_phases(result), result):
+        label = phase_label(phase.name)
+        rows.append({"id": phase.name, "label": label, **_times(phase), **noise_cells(phase)})
         rows += [
-            {"id": part.name, "label": part.part, "level": 1, **_times(part)}
+            {"id": part.name, "label": part.part, "level": 1, **_times(part), **noise_cells(part)}
             for part in _changed(result.parts, result)
             if part.name == phase.name
         ]
-    columns = _columns(Column("label", "Phase", "text"))
+    columns = (*_columns(Column("label", "Phase", "text")), NOISE_COLUMN)
     yield Table("before_during_phases", columns, tuple(rows), color="id")
 
 

@@ -9,7 +9,7 @@ export type State = "bad" | "good" | "look" | "neutral" | "not_measured";
 
 export type Value = number | string | boolean | Place | Interval | Quantity | null;
 
-export type Part = Verdict | Figures | Text | Table | Bars | FindingCard | Chart;
+export type Part = Verdict | Figures | Text | Table | Bars | Multiples | FindingCard | Chart;
 
 /** The report on one run, trace, comparison or trial; every surface shows this. */
 export interface Document {
@@ -150,6 +150,11 @@ export interface Column {
   note?: string | null;
   /** Whether numbers are also drawn as bars, relative to the largest one in the column. */
   bar?: boolean;
+  /**
+   * Whether numbers are differences of two sides: their bars show whether it is more or less, and are
+   * grey where the row's `state` is `neutral`.
+   */
+  difference?: boolean;
   detail?: Detail;
   /** Whether a text that is too long loses its beginning: a path ends in the file and the line. */
   keep_end?: boolean;
@@ -180,6 +185,34 @@ export interface Bar {
   /** 1: a named part of the bar above it. */
   level?: number;
   note?: string | null;
+}
+
+/** Small multiples: a picture per time of two sides, each drawn on a scale of its own. */
+export interface Multiples {
+  type: "multiples";
+  id: string;
+  unit: Unit;
+  multiples: Multiple[];
+  base_label?: string;
+  new_label?: string;
+  note?: string | null;
+}
+
+/** A time of two sides, each with its interval, and the difference. */
+export interface Multiple {
+  /** Decides the colour, such as a phase's name. */
+  key: string;
+  label: string;
+  base: number | null;
+  new: number | null;
+  diff: number | null;
+  diff_frac?: number | null;
+  /** None if too few values were measured; the other intervals likewise. */
+  base_interval?: Interval | null;
+  new_interval?: Interval | null;
+  diff_interval?: Interval | null;
+  /** Why the difference shows nothing, such as "within noise"; None if it is more than chance. */
+  noise?: string | null;
 }
 
 /** One cause with its evidence, saving and change. */

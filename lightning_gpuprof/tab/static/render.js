@@ -5,6 +5,7 @@ import { chipColor, ink } from "./colors.js";
 import { columns, unevenness } from "./columns.js";
 import { card, code, codeLine, h, prose, shorten } from "./dom.js";
 import { percent, placeName, shortKernel, shown } from "./format.js";
+import { multiples } from "./multiples.js";
 import { scrollBox } from "./scroll.js";
 import { placeOf, table, visibleColumns } from "./table.js";
 
@@ -135,7 +136,9 @@ export function cards(surface, sections) {
 
 /** @param {Section} section */
 function isWide({ body }) {
-  return body.some((part) => part.type === "table" && lettersOf(part) > LETTERS_OF_HALF_A_PAGE);
+  return body.some(
+    (part) => part.type === "multiples" || (part.type === "table" && lettersOf(part) > LETTERS_OF_HALF_A_PAGE),
+  );
 }
 
 /** About how many letters a row of a table takes. @param {Table} spec */
@@ -300,6 +303,8 @@ function drawn(surface, part, section) {
       return titledTable(surface, part, section);
     case "bars":
       return titled(part.title, part.note, scrollBox(part.title ?? section.title, barTable(part)));
+    case "multiples":
+      return titled(null, part.note, multiples(part));
     case "chart":
       return titled(null, part.note, surface.charts?.[part.name]?.(part) ?? chartLink(surface, part));
   }
@@ -350,10 +355,19 @@ export function figureLine({ figures, title }) {
     figures
       .filter(({ value }) => value !== null)
       .map(({ label, value, unit, note }) =>
-        h("div", { title: note }, h("dt", null, label), h("dd", null, shown(value, unit))),
+        h("div", { title: note }, h("dt", null, label), figureValue(shown(value, unit), unit)),
       ),
   );
   return title ? titled(title, null, list) : list;
+}
+
+/**
+ * A path that is too long loses its beginning.
+ * @param {string} text
+ * @param {import("./payloads").Unit} unit
+ */
+function figureValue(text, unit) {
+  return unit === "code" ? h("dd.tail", { title: text }, h("bdi", { dir: "ltr" }, text)) : h("dd", null, text);
 }
 
 /** Figures as cards side by side, each with what it is of. @param {Figures} part */

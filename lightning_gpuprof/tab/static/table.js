@@ -33,8 +33,8 @@ import { scrollBox } from "./scroll.js";
 const NATURAL = new Intl.Collator("en", { numeric: true });
 const LONGEST_TEXT = 300;
 const LONGEST_TITLE = 2000;
-/** The columns whose bars are drawn by the sign of the difference. */
-const DIFFERENCES = new Set(["diff", "diff_ns"]);
+/** A text of so few letters stands on one line. */
+const SHORT_TEXT = 14;
 /** @type {ReadonlySet<string>} */
 const TEXT_UNITS = new Set(["text", "code", "place", "state", "flag"]);
 
@@ -226,7 +226,7 @@ function tableRow(row, spec, columns, largest, { open, select }) {
       const text = shorten(cellText(value, column.unit), LONGEST_TEXT);
       const name = isName && show ? h("button.link", { onclick: show }, text) : text;
       const content = isName && select ? h("span", null, selectBox(row, text, select), name) : name;
-      if (!isText(column)) return numberCell(content, value, column, largest);
+      if (!isText(column)) return numberCell(content, row, column, largest);
       return textCell(content, value, column, isName ? { color, note: row.note } : {});
     }),
   );
@@ -273,7 +273,9 @@ function textCell(content, value, column, { color, note }) {
   const source = value && typeof value === "object" && value.type === "place" && value.source;
   const code = source && h("code.source", null, shorten(source.trim(), LONGEST_TEXT));
   if (column.keep_end) return h("td.name.tail", { title: whole }, chip, h("bdi", { dir: "ltr" }, content), code, below);
-  return h(isName ? "td.name" : "td.plain", { title: whole, "data-unit": column.unit }, chip, content, code, below);
+  const isShort = typeof value === "string" && value.length <= SHORT_TEXT;
+  const kind = isName ? "td.name" : `td.plain${color ? ".colored" : ""}${isShort ? ".short" : ""}`;
+  return h(kind, { title: whole, "data-unit": column.unit }, chip, content, code, below);
 }
 
 /** The phase that a place is, where it is nothing else. @param {Value | undefined} value */
@@ -303,26 +305,29 @@ function wholeText(value) {
 
 /**
  * @param {import("./dom.js").Child} content
- * @param {Value | undefined} value
+ * @param {Row} row
  * @param {Column} column
  * @param {Map<string, number>} largest
  */
-function numberCell(content, value, column, largest) {
+function numberCell(content, row, column, largest) {
+  const value = row[column.key];
   const share = column.bar && typeof value === "number" ? Math.abs(value) / (largest.get(column.key) ?? 1) : 0;
   return h(
     "td.number",
     null,
-    column.bar && h(barSpec(value, column), { style: { width: `${(share * 100).toFixed(1)}%` } }),
+    column.bar && h(barSpec(value, row, column), { style: { width: `${(share * 100).toFixed(1)}%` } }),
     h("span", null, content),
   );
 }
 
 /**
- * Differences are drawn by their sign.
+ * Differences are drawn by their sign, and grey where they show nothing.
  * @param {Value | undefined} value
+ * @param {Row} row
  * @param {Column} column
  */
-function barSpec(value, { key }) {
-  if (!DIFFERENCES.has(key) || typeof value !== "number") return "i.cell-bar";
+function barSpec(value, { state }, { difference }) {
+  if (!difference || typeof value !== "number") return "i.cell-bar";
+  if (state === "neutral") return "i.cell-bar.neutral";
   return value > 0 ? "i.cell-bar.more" : "i.cell-bar.less";
 }

@@ -9,7 +9,8 @@ from lightning_gpuprof.analysis.compare.compare import (
     compare,
 )
 from lightning_gpuprof.analysis.compare.same import check_values
-from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
+from lightning_gpuprof.analysis.run.step_kinds import PLAIN
+from lightning_gpuprof.analysis.run.whole_fit import Kind, WholeFit
 from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.schema import (
