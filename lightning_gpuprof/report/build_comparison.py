@@ -10,27 +10,17 @@ from typing import Literal
 import msgspec
 
 from lightning_gpuprof.analysis.compare.bootstrap import Interval as ChangeInterval
-from lightning_gpuprof.analysis.compare.compare import (
-    Change,
-    Comparison,
-    PhaseChange,
-    without_compiling,
-)
+from lightning_gpuprof.analysis.compare.change import Change
+from lightning_gpuprof.analysis.compare.compare import Comparison, without_compiling
 from lightning_gpuprof.analysis.compare.compare import Verdict as Outcome
+from lightning_gpuprof.analysis.compare.phase_changes import PhaseChange
 from lightning_gpuprof.analysis.compare.same import ValueCheck
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.before_after import BeforeAfter, before_after
 from lightning_gpuprof.findings.changed_findings import findings_missing_in
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.span import StepSpan
-from lightning_gpuprof.report.change_tables import (
-    NOISE_COLUMN,
-    change_columns,
-    large_changes,
-    noise_cells,
-    ordered_phases,
-    phase_multiples,
-)
+from lightning_gpuprof.report.change_tables import change_columns, large_changes
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
     Column,
@@ -51,6 +41,12 @@ from lightning_gpuprof.report.document import (
 from lightning_gpuprof.report.finding_cards import labelled
 from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.report.load import Report
+from lightning_gpuprof.report.phase_tables import (
+    NOISE_COLUMN,
+    noise_cells,
+    ordered_phases,
+    phase_multiples,
+)
 from lightning_gpuprof.report.predictions import predictions, predictions_section
 from lightning_gpuprof.report.run.answer import BASES
 from lightning_gpuprof.report.run.places import place_of_line

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from lightning_gpuprof.analysis.compare.compare import Change, Comparison, compare
+from lightning_gpuprof.analysis.compare.change import Change
+from lightning_gpuprof.analysis.compare.compare import Comparison, compare
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.findings.before_after import BeforeAfter
 from lightning_gpuprof.findings.model import Finding

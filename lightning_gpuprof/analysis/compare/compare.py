@@ -1,28 +1,25 @@
 """Two runs side by side: what changed, by how much, and how sure that is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from lightning_gpuprof.analysis.chance import MIN_BLOCKS
 from lightning_gpuprof.analysis.compare import same
-from lightning_gpuprof.analysis.compare.bootstrap import (
-    Certainty,
-    Interval,
-    SteadyTime,
-    TimeIntervals,
-    change_of_fit,
-    intervals_of_times,
-)
+from lightning_gpuprof.analysis.compare.bootstrap import Interval, change_of_fit
+from lightning_gpuprof.analysis.compare.change import Change, Side
 from lightning_gpuprof.analysis.compare.outputs import check_outputs
+from lightning_gpuprof.analysis.compare.phase_changes import (
+    PartChange,
+    PhaseChange,
+    part_changes,
+    phase_changes,
+)
 from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
 from lightning_gpuprof.analysis.run.line_samples import LineTime
 from lightning_gpuprof.analysis.run.line_times import line_times, unlisted_ns
-from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.steady import Distribution
 from lightning_gpuprof.analysis.run.step_kinds import PLAIN
@@ -31,7 +28,6 @@ from lightning_gpuprof.analysis.run.whole_fit import Kind, WholeFit
 from lightning_gpuprof.records.phases import Phase
 
 _T = TypeVar("_T")
-_Key = TypeVar("_Key")
 BATCH_TOLERANCE = 0.02
 """Batch sizes differ if their means differ by more than this share. A smaller difference may come
 from the shorter last batch of an epoch. Batch sizes set in the loaders need no tolerance."""
@@ -52,60 +48,6 @@ class Verdict(str, Enum):
     SLOWER = "slower"
     NO_DIFFERENCE = "no_difference"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A figure of both runs; None for a run that lacks it."""
-
-    name: str
-    base: float | None
-    new: float | None
-
-    @property
-    def diff(self) -> float | None:
-        """New minus base; None if a run lacks the figure."""
-        return None if self.base is None or self.new is None else self.new - self.base
-
-    @property
-    def diff_frac(self) -> float | None:
-        """The difference as a fraction of the base; None if that is 0 or a run lacks the figure."""
-        return None if self.diff is None or not self.base else self.diff / self.base
-
-    @property
-    def shift(self) -> float:
-        """New minus base; a run that lacks the figure counts as 0."""
-        return (self.new or 0) - (self.base or 0)
-
-
-@dataclass(frozen=True)
-class PhaseChange(Change):
-    """The mean time of a phase in both runs; `name` is the phase's value."""
-
-    intervals: TimeIntervals | None = field(default=None, kw_only=True)
-    """None if a run did not measure the phase, or for a phase between epochs."""
-
-    @property
-    def phase(self) -> Phase:
-        """The phase."""
-        return Phase(self.name)
-
-    @property
-    def certainty(self) -> Certainty | None:
-        """How sure the difference is; None without intervals."""
-        return None if self.intervals is None else self.intervals.certainty
-
-    @property
-    def sure(self) -> bool:
-        """Whether the difference is beyond what chance explains of so many steps."""
-        return self.certainty is Certainty.SURE
-
-
-@dataclass(frozen=True)
-class PartChange(PhaseChange):
-    """The mean time of a named part of a phase, such as a callback, in both runs."""
-
-    part: str
 
 
 @dataclass(frozen=True)
@@ -194,28 +136,17 @@ class Comparison:
         return tuple(difference for difference in self.differs if difference.kind == "model")
 
 
-class _Side(NamedTuple):
-    """A run and the divisor of its times: 1, or its batch size if times are per sample."""
-
-    run: RunResults
-    divisor: float
-
-    def scaled(self, time_ns: float | None) -> float | None:
-        """Divide a time by the divisor; None if it was not measured."""
-        return None if time_ns is None else time_ns / self.divisor
-
-
 def compare(
     base: RunResults, new: RunResults, *, tolerance: float, per_step: bool = False
 ) -> Comparison:
     """Compare two runs; where batch sizes differ, times are per sample unless `per_step`."""
     per_sample = not per_step and _batch_sizes_differ(base, new)
     divisors = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
-    sides = _Side(base, divisors[0]), _Side(new, divisors[1])
+    sides = Side(base, divisors[0]), Side(new, divisors[1])
     compiling_left_out = _compiling_left_out(base, new)
     if compiling_left_out is not None:
         base, new = without_compiling(base), without_compiling(new)
-        sides = _Side(base, divisors[0]), _Side(new, divisors[1])
+        sides = Side(base, divisors[0]), Side(new, divisors[1])
     fits = [_fit(run) for run in (base, new)]
     fit_change = _scaled(change_of_fit(*fits), divisors)
     steps_of_fits = [None if fit is None else fit.steps for fit in fits]
@@ -240,8 +171,8 @@ def compare(
         traced_steps=traced_steps,
         compiling_left_out=compiling_left_out,
         steps=_steps(*sides),
-        phases=_phases(*sides),
-        parts=_parts(*sides),
+        phases=phase_changes(*sides),
+        parts=part_changes(*sides),
         lines=_lines(*sides),
         between=_between(*sides),
         operators=operators,
@@ -331,7 +262,7 @@ def _verdict(change: Interval | None) -> Verdict:
     return Verdict.FASTER if change.middle < 0 else Verdict.SLOWER
 
 
-def _steps(base: _Side, new: _Side) -> StepChanges:
+def _steps(base: Side, new: Side) -> StepChanges:
     old, now = base.run.step_dur, new.run.step_dur
 
     def of_step(name: str, read: Callable[[Distribution], int]) -> Change:
@@ -360,72 +291,12 @@ def _both(
     return None if base is None else read(base), None if new is None else read(new)
 
 
-def _phases(base: _Side, new: _Side) -> tuple[PhaseChange, ...]:
-    old, now = (
-        _steady_times(side, {phase: side.run.per_step(phase) for phase in Phase})
-        for side in (base, new)
-    )
-    intervals = _intervals(old, now)
-    changes = []
-    for phase in Phase:
-        means = [times[phase].mean_ns if phase in times else None for times in (old, now)]
-        if any(means):
-            changes.append(PhaseChange(phase.value, *means, intervals=intervals.get(phase)))
-    return tuple(changes)
-
-
-def _parts(base: _Side, new: _Side) -> tuple[PartChange, ...]:
-    old, now = (
-        _steady_times(side, {(part.phase, part.name): part.per_step for part in side.run.parts})
-        for side in (base, new)
-    )
-    keys = [*{**old, **now}]
-    if (of_base := _no_time(base)) and (of_new := _no_time(new)):
-        old = {key: old.get(key, of_base) for key in keys}
-        now = {key: now.get(key, of_new) for key in keys}
-    intervals, changes = _intervals(old, now), []
-    for key in keys:
-        means = [times[key].mean_ns if key in times else 0.0 for times in (old, now)]
-        phase, name = key
-        changes.append(
-            PartChange(phase.value, means[0], means[1], name, intervals=intervals.get(key))
-        )
-    return tuple(sorted(changes, key=lambda change: -abs(change.shift)))
-
-
-def _steady_times(side: _Side, times: Mapping[_Key, PerStep | None]) -> dict[_Key, SteadyTime]:
-    return {
-        key: SteadyTime(time.mean_ns / side.divisor, time.blocks)
-        for key, time in times.items()
-        if time is not None
-    }
-
-
-def _no_time(side: _Side) -> SteadyTime | None:
-    """Return the time of a part that a run does not have; None for a run without steps."""
-    for stats in side.run.phases.values():
-        if stats.per_step is not None:
-            blocks = stats.per_step.blocks
-            zeros = (replace(of, means_ns=np.zeros_like(of.means_ns)) for of in blocks)
-            return SteadyTime(0.0, tuple(zeros))
-    return None
-
-
-def _intervals(
-    base: Mapping[_Key, SteadyTime], new: Mapping[_Key, SteadyTime]
-) -> dict[_Key, TimeIntervals]:
-    """Return the intervals of the times that both sides have."""
-    both = [key for key in base if key in new]
-    intervals = intervals_of_times([base[key] for key in both], [new[key] for key in both])
-    return dict(zip(both, intervals, strict=True))
-
-
-def _lines(base: _Side, new: _Side) -> tuple[LineChange, ...]:
+def _lines(base: Side, new: Side) -> tuple[LineChange, ...]:
     """Compare the lines of two runs; the text of a line stands for its number."""
     if base.run.lines is None or new.run.lines is None:
         return ()
 
-    def by_text(side: _Side) -> dict[tuple[Phase, str, str, str], LineTime]:
+    def by_text(side: Side) -> dict[tuple[Phase, str, str, str], LineTime]:
         times: dict[tuple[Phase, str, str, str], LineTime] = {}
         for time in line_times(side.run):
             text = time.source or str(time.line)
@@ -451,7 +322,7 @@ def _lines(base: _Side, new: _Side) -> tuple[LineChange, ...]:
     return tuple(sorted(changes, key=lambda change: -abs(change.shift)))
 
 
-def _bounds(time: LineTime | None, side: _Side) -> tuple[float, float]:
+def _bounds(time: LineTime | None, side: Side) -> tuple[float, float]:
     """Return the interval of a line's time; a line of few samples takes at most as they do."""
     if time is not None:
         return time.low_ns / side.divisor, time.high_ns / side.divisor
@@ -459,8 +330,8 @@ def _bounds(time: LineTime | None, side: _Side) -> tuple[float, float]:
     return 0.0, inf if most_ns is None else most_ns / side.divisor
 
 
-def _between(base: _Side, new: _Side) -> tuple[PhaseChange, ...]:
-    def means(side: _Side) -> dict[str, float]:
+def _between(base: Side, new: Side) -> tuple[PhaseChange, ...]:
+    def means(side: Side) -> dict[str, float]:
         fit = side.run.whole_fit
         return {} if fit is None else {n: ns / side.divisor for n, ns in fit.between_ns.items()}
 
@@ -469,12 +340,12 @@ def _between(base: _Side, new: _Side) -> tuple[PhaseChange, ...]:
     return tuple(PhaseChange(name, old.get(name, 0.0), now.get(name, 0.0)) for name in names)
 
 
-def _operators(side: _Side, facts: TraceFacts) -> dict[str, float]:
+def _operators(side: Side, facts: TraceFacts) -> dict[str, float]:
     """Return the self time of every operator, per step or per sample."""
     return {op.name: op.self_ns / side.divisor for op in facts.operators.values()}
 
 
-def _kernels(side: _Side, facts: TraceFacts) -> dict[str, float]:
+def _kernels(side: Side, facts: TraceFacts) -> dict[str, float]:
     """Return the time of every kernel, per step or per sample."""
     divisor = facts.steps * side.divisor
     return {row.name: row.total_ns / divisor for row in facts.analysis.kernels}

@@ -4,18 +4,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from lightning_gpuprof.analysis.compare.before_during import BeforeDuring
-from lightning_gpuprof.analysis.compare.compare import Change, Comparison
+from lightning_gpuprof.analysis.compare.change import Change
+from lightning_gpuprof.analysis.compare.compare import Comparison
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.records.facts import Capture, CaptureReason, SlowDown, SlowDownShape
-from lightning_gpuprof.report.change_tables import (
-    NOISE_COLUMN,
-    ChangeType,
-    change_columns,
-    large_changes,
-    noise_cells,
-    ordered_phases,
-)
+from lightning_gpuprof.report.change_tables import ChangeType, change_columns, large_changes
 from lightning_gpuprof.report.document import (
     Column,
     Place,
@@ -27,6 +21,7 @@ from lightning_gpuprof.report.document import (
 )
 from lightning_gpuprof.report.finding_cards import labelled
 from lightning_gpuprof.report.labels import phase_label
+from lightning_gpuprof.report.phase_tables import NOISE_COLUMN, noise_cells, ordered_phases
 from lightning_gpuprof.report.run.places import place_of_line
 from lightning_gpuprof.units import duration
 
