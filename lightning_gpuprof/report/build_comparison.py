@@ -237,13 +237,13 @@ def _sections(base: Report, new: Report, result: Comparison, tolerance: float) -
         yield Section("warnings", "", "first", (Text(warnings, "warning"),))
     if result.differs:
         yield _differs(result)
+    gone = () if base.run == new.run else gone_findings(base, new)
+    if checked := predictions(base.results, new.results, result, gone):
+        yield predictions_section(checked)
     if figures := compared_figures(base, new, result):
         note = "figures that both runs have, and the goal of each"
         table = before_after_table(figures)
         yield Section("before_after", "Before and after", "first", (table,), note=note)
-    gone = () if base.run == new.run else gone_findings(base, new)
-    if checked := predictions(base.results, new.results, result, gone):
-        yield predictions_section(checked)
     yield from _step_sections(result)
     yield from _traced("operators", "Operators", "own time", result.operators, result)
     kernels = [replace(row, name=kernel_name(row.name)) for row in result.kernels]
@@ -509,8 +509,8 @@ def _finding_tables(base: Report, new: Report) -> Iterator[Table]:
         Column("title", "What it says", "text"),
     )
     for id, title, findings in (
-        ("findings_gone", "Gone", gone_findings(base, new)),
-        ("findings_new", "New", new_findings(base, new)),
+        ("findings_gone", "Gone, or nearly", gone_findings(base, new)),
+        ("findings_new", "New, or ten times as large", new_findings(base, new)),
     ):
         rows = tuple(
             {"severity": finding.severity.value, "id": finding.id, "title": finding.title}
@@ -696,7 +696,7 @@ def _change_sentence(result: Comparison) -> str:
         return _interval_sentence(result, fit, result.verdict, "")
     whole = _interval_sentence(result, fit, result.verdict, " of the whole fit")
     steps = _interval_sentence(result, step, result.step_verdict, "")
-    return f"{whole}; steps alone: {steps}"
+    return f"{whole}; steps alone: {steps.removeprefix('faster: ').removeprefix('slower: ')}"
 
 
 def _interval_sentence(

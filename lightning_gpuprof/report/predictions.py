@@ -1,6 +1,6 @@
 """What a run's findings predicted, beside what another run measured after the change."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,8 +8,10 @@ from lightning_gpuprof.analysis.compare.compare import Comparison
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, When
 from lightning_gpuprof.records.facts import BUSY_FRAC
+from lightning_gpuprof.report.change_tables import large_changes
 from lightning_gpuprof.report.document import Column, Interval, Section, Table, Text, Value
-from lightning_gpuprof.units import percent
+from lightning_gpuprof.report.labels import phase_label
+from lightning_gpuprof.units import duration, percent
 
 OTHER_LENGTH = 2
 """Runs of which one has this many times the other's steps may differ by their length alone."""
@@ -77,14 +79,16 @@ def predictions(
                         sum(finding.saving_ns.high for finding in claiming),
                     ),
                     measured=Interval(round(-change.high * base_ns), round(-change.low * base_ns)),
-                    reasons=_reasons(base, new, result),
+                    reasons=_reasons(base, new, result, claiming),
                 )
             )
     return tuple(checked)
 
 
-def _reasons(base: RunResults, new: RunResults, result: Comparison) -> tuple[str, ...]:
-    reasons = []
+def _reasons(
+    base: RunResults, new: RunResults, result: Comparison, findings: Sequence[Finding]
+) -> tuple[str, ...]:
+    reasons = list(_other_phases(result, findings))
     waits = [run.facts.core_wait for run in (base, new)]
     shares = [0.0 if wait is None else wait.frac for wait in waits]
     if max(shares) >= BUSY_FRAC:
@@ -104,10 +108,23 @@ def _reasons(base: RunResults, new: RunResults, result: Comparison) -> tuple[str
     return tuple(reasons)
 
 
+def _other_phases(result: Comparison, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield a sentence about the phases that changed although no finding is about them."""
+    expected = {place.phase for finding in findings for place in finding.places}
+    others = [
+        f"{phase_label(change.name).lower()} takes {duration(abs(change.shift))} "
+        f"{'less' if change.shift < 0 else 'more'}"
+        for change in large_changes(result.phases, result)
+        if change.name not in expected
+    ]
+    if others and None not in expected:
+        yield f"{' and '.join(others[:2])} per step, which none of these findings predicted"
+
+
 def predictions_section(checked: Sequence[Prediction]) -> Section:
     """Return the predictions as a table; the reasons follow where a prediction did not hold."""
     columns = (
-        Column("name", "Finding that is gone", "code"),
+        Column("name", "Finding", "code"),
         Column("predicted", "Predicted", "ns"),
         Column("measured", "Measured", "ns"),
         Column("outcome", "Prediction", "text"),
