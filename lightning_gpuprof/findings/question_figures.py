@@ -18,8 +18,6 @@ from lightning_gpuprof.analysis.trace_tables import KernelRow, RooflineRow, Trac
 from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
 
 SHORT_WAIT_FRAC = 0.05
-MOST_FRAC = 0.5
-"""The limit of the questions on phases."""
 TOP_KERNELS = 10
 LOW_OCCUPANCY = 0.5
 _Row = TypeVar("_Row", KernelRow, RooflineRow)
@@ -73,11 +71,10 @@ def slow_steps(inputs: FigureInputs) -> float | None:
     return None if spikes is None or not step_ns else spikes.excess_per_step_ns / step_ns
 
 
-def dominant_phases(inputs: FigureInputs) -> float | None:
-    """Return how many phases take most of the step: 1 or 0."""
+def largest_phase(inputs: FigureInputs) -> float | None:
+    """Return the share of the step that the largest phase takes."""
     shares = [share(*phases)(inputs) for phases in GROUPS]
-    measured = [share for share in shares if share is not None]
-    return float(sum(share > MOST_FRAC for share in measured)) if measured else None
+    return max((share for share in shares if share is not None), default=None)
 
 
 def transfers(inputs: FigureInputs) -> float | None:
@@ -194,7 +191,7 @@ FIGURES: dict[str, Figure] = {
     "slow_steps_share_frac": slow_steps,
     "data_share_frac": share(*LOADING),
     **{f"{phase.value}_share_frac": share(phase) for phase in Phase},
-    "dominant_phases_count": dominant_phases,
+    "largest_phase_frac": largest_phase,
     "thin_calls_per_step_count": lambda inputs: inputs.work.short_calls if inputs.work else None,
     "short_kernel_frac": of_trace(
         lambda analysis: analysis.thin_kernels.count_frac if analysis.thin_kernels else None

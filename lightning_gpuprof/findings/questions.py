@@ -58,8 +58,11 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lacks: str
 
     def is_answered_by(self, finding: Finding) -> bool:
-        """Return whether a finding says what to change about what the question asks."""
-        if finding.id in self.findings:
+        """Return whether a finding says what to change about what the question asks.
+
+        That the time is spread over phases is answered by every finding that is worth a change.
+        """
+        if finding.id in self.findings or (self.id == LAST_OF_PHASES and finding.worth_a_change):
             return True
         named = {place.phase for place in finding.places}
         return finding.id in self.findings_in_phases and any(

@@ -49,6 +49,17 @@ def test_a_phase_above_half_of_the_step_says_where_to_look_first(analyze, phases
     assert first_question(analyze(phases)).id == first
 
 
+def test_where_no_phase_is_large_the_findings_that_are_worth_a_change_come_first(analyze):
+    run = analyze({"data_wait": 3 * MS, "forward": 3 * MS, "callbacks": 4 * MS})
+    findings = [
+        made("slow-callback", MS, 4 * MS),
+        made("slow-logging", 0, 1, severity=Severity.INFO),
+    ]
+    first = first_to_look_at(answer_questions(run, findings=findings))
+    assert (first.id, first.findings) == ("balanced", ("slow-callback",))
+    assert first.next == "the finding slow-callback"
+
+
 @pytest.mark.parametrize("children", [["model.embed", "model.head"], None])
 def test_a_long_forward_pass_can_be_timed_by_the_models_own_parts(analyze, children):
     phases = {"forward": 6 * MS, "backward": 4 * MS}
