@@ -34,7 +34,7 @@ def saving(**changed):
         "when": "in_steps",
         "confidence": 0.9,
         "measured": None,
-        "sentence": "saves 2.00 to 3.00 ms per step (20 to 30%), confidence 90%",
+        "sentence": "saves 2.00 to 3.00 ms per step (20 to 30%), 90% sure of the cause",
         "short": "20 to 30%",
         "outcome": "a step of 7.50 ms (7.00 to 8.00 ms) instead of 10.0 ms",
     }
@@ -66,7 +66,7 @@ def verdict(**changed):
         "finding": "host-sync",
         "change": "a = 1",
         "place": LINE,
-        "gain": "a step of 7.50 ms (7.00 to 8.00 ms) instead of 10.0 ms, confidence 90%",
+        "gain": "a step of 7.50 ms (7.00 to 8.00 ms) instead of 10.0 ms, 90% sure of the cause",
         "gain_short": "20 to 30%",
     }
     return Verdict(**fields | changed)

@@ -71,10 +71,11 @@ def slow_steps(inputs: FigureInputs) -> float | None:
     return None if spikes is None or not step_ns else spikes.excess_per_step_ns / step_ns
 
 
-def largest_phase(inputs: FigureInputs) -> float | None:
-    """Return the share of the step that the largest phase takes."""
+def outside_largest_phase(inputs: FigureInputs) -> float | None:
+    """Return the share of the step that all phases but the largest take."""
     shares = [share(*phases)(inputs) for phases in GROUPS]
-    return max((share for share in shares if share is not None), default=None)
+    measured = [share for share in shares if share is not None]
+    return max(0.0, 1 - max(measured)) if measured else None
 
 
 def transfers(inputs: FigureInputs) -> float | None:
@@ -191,7 +192,7 @@ FIGURES: dict[str, Figure] = {
     "slow_steps_share_frac": slow_steps,
     "data_share_frac": share(*LOADING),
     **{f"{phase.value}_share_frac": share(phase) for phase in Phase},
-    "largest_phase_frac": largest_phase,
+    "outside_largest_phase_frac": outside_largest_phase,
     "thin_calls_per_step_count": lambda inputs: inputs.work.short_calls if inputs.work else None,
     "short_kernel_frac": of_trace(
         lambda analysis: analysis.thin_kernels.count_frac if analysis.thin_kernels else None

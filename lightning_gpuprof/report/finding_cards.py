@@ -72,15 +72,20 @@ def _trial(finding: Finding, run: RunResults, run_dir: str | None) -> TrialComma
 def short_change(change: str | None, advice: str) -> tuple[str, bool]:
     r"""Return a change in one line, and whether it is code.
 
-    It is the first line of the code, or the first sentence of the advice if there is no code.
+    It is the first line of the code. If there is no code, or that line only begins a block, it is
+    the first sentence of the advice.
 
     >>> short_change("# in train.py\nloader.num_workers = 4", "Use more workers.")
     ('loader.num_workers = 4', True)
     >>> short_change(None, "Pin the batch's memory. It is pageable, so copies are slow.")
     ("Pin the batch's memory", False)
+    >>> short_change("if step % 50 == 0:\n    draw()", "Draw once in 50 steps.")
+    ('Draw once in 50 steps', False)
     """
     for line in (change or "").splitlines():
         if line.strip() and not line.strip().startswith("#"):
+            if line.rstrip().endswith(":"):
+                break
             return line.strip(), True
     return shortened(advice.partition(". ")[0].removesuffix("."), MAX_ADVICE_WIDTH), False
 
@@ -92,14 +97,16 @@ def certainty(finding: Finding) -> str:
     tested = "interval not tested"
     if finding.coverage is not None:
         tested = f"{_in_ten(finding.coverage)} such estimates held"
-    return f"confidence {finding.confidence:.0%}, {tested}"
+    return f"{finding.confidence:.0%} sure of the cause, {tested}"
 
 
 def brief_certainty(finding: Finding) -> str:
     """Say in a few words whether a saving was measured, or how often such estimates held."""
     if finding.measured:
         return certainty(finding)
-    return "not tested" if finding.coverage is None else f"{_in_ten(finding.coverage)} held"
+    if finding.coverage is None:
+        return "not tested"
+    return f"{_in_ten(finding.coverage)} such estimates held"
 
 
 def _in_ten(coverage: Coverage) -> str:
@@ -225,7 +232,7 @@ def _sentence(finding: Finding, frac: Interval | None, base_ns: int | None) -> s
         if finding.indirect_ns >= MIN_SAVING_FRAC * base_ns and not finding.measured:
             more = f", indirectly up to {duration(finding.indirect_ns)} more"
     if finding.cause_ns is not None and finding.beyond_ns > MIN_SAVING_FRAC * (base_ns or 0):
-        more = f", of which {duration(finding.cause_ns.high)} is the cause itself"
+        more = f"; the cause itself takes {duration(finding.cause_ns.high)}"
     time = interval_text(saving.low, saving.high)
     return f"saves {time} per step{share}{more}, {certainty(finding)}"
 

@@ -47,7 +47,7 @@ def test_more_than_the_cause_is_said_to_be_beyond_it(run):
     (finding,) = calibrated([cause], run, Calibration(pairs(4 * MS)))
     assert finding.saving_ns.high == pytest.approx(6 * MS, abs=1)
     assert finding.beyond_ns == pytest.approx(MS, abs=1)
-    assert "of which 5.00 ms is the cause itself" in finding_card(finding, run).saving.sentence
+    assert "; the cause itself takes 5.00 ms" in finding_card(finding, run).saving.sentence
 
 
 def test_a_saving_is_never_below_nothing_nor_all_of_the_step(run):
@@ -101,7 +101,7 @@ def test_a_card_says_how_often_such_estimates_held_and_by_which_pairs(
 ):
     (finding,) = calibrated([WAIT], run, Calibration(table))
     saving = finding_card(finding, run).saving
-    assert saving.sentence.endswith(f"confidence 100%, {says}")
+    assert saving.sentence.endswith(f"100% sure of the cause, {says}")
     assert basis in saving.basis
     assert saving.coverage_frac == frac
     assert saving.confidence == 1.0

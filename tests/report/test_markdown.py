@@ -33,7 +33,7 @@ def test_a_comparison_is_headed_as_one():
 def test_a_finding_is_an_entry_with_its_saving_place_and_change():
     assert (
         "1.  **host-sync holds the step back** (`host-sync`, warning)\n\n"
-        "    - saves 2.00 to 3.00 ms per step (20 to 30%), confidence 90%\n"
+        "    - saves 2.00 to 3.00 ms per step (20 to 30%), 90% sure of the cause\n"
         "    - where: `train.py:12` (`loss.item()`)\n"
         "    - change: Do less of host-sync.\n\n"
         "    ```python\n    a = 1\n    b = 2\n    ```\n"

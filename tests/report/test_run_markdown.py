@@ -47,7 +47,7 @@ def test_a_finding_is_an_entry_with_its_saving_place_and_change(report):
     page = report_markdown(report(finding(places=(where,), change="a = 1\nb = 2")))
     assert (
         "1.  **2 syncs** (`host-sync`, warning)\n\n"
-        "    - saves 1.00 to 2.00 ms per step (14 to 29%), confidence 90%, "
+        "    - saves 1.00 to 2.00 ms per step (14 to 29%), 90% sure of the cause, "
         "interval not tested\n"
         "    - where: `train.py:3` (`x | y`)\n"
         "    - change: Wait for none.\n\n"

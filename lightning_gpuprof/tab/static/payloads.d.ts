@@ -259,7 +259,10 @@ export interface Saving {
   confidence: number;
   /** The trial that measured the saving; None if it is an estimate. */
   measured: string | null;
-  /** Such as "saves 2.00 to 3.50 ms per step (17 to 30%), confidence 90%, 9 in 10 such estimates held". */
+  /**
+   * Such as "saves 2.00 to 3.50 ms per step (17 to 30%), 90% sure of the cause, 9 in 10 such estimates
+   * held".
+   */
   sentence: string;
   /** The same in a few characters, such as "17 to 30%". */
   short: string;

@@ -303,7 +303,7 @@ def test_parsing_that_keeps_the_cores_busy_costs_more_than_the_wait(analyze):
     assert finding.saving_ns.low < saved_ns <= 1.02 * finding.saving_ns.high
     assert finding.saving_ns.high > finding.cause_ns.high == round(today.empty_ns)
     sentence = finding_card(finding, run).saving.sentence
-    assert f"of which {duration(round(today.empty_ns))} is the cause itself" in sentence
+    assert f"; the cause itself takes {duration(round(today.empty_ns))}" in sentence
 
 
 def test_waiting_for_a_core_is_not_receiving_where_own_code_keeps_the_cores_busy(evaluate):
