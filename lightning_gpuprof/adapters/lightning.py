@@ -15,6 +15,7 @@ Private names in Lightning 2.4 to 2.6, and what happens without them:
     epoch_loop._results, val_loop._results: what `self.log` was called with is unknown
     fit_loop._should_accumulate: every batch counts as one with an optimizer step
     a logger's _root_dir, _save_dir: in a child process of `try` the logger logs nothing
+    a model's _trainer: the model that `plan` copies has no Trainer
     trainer._detect_anomaly: anomaly detection counts as off
     strategy._ddp_kwargs: DDP counts as not looking for unused parameters
     val_loop._max_batches: the length of a validation is unknown
@@ -232,6 +233,17 @@ def writes_files(logger: Any) -> bool:
 def can_be_moved(logger: Any) -> bool:
     """Return whether a logger's folder can be changed before it writes."""
     return writes_files(logger) and hasattr(logger, "_root_dir")
+
+
+def share_trainer(model: Any, copy: Any) -> None:
+    """Give a copy of a model the Trainer of the original, and let the copy log nothing.
+
+    A copy of a LightningModule has no Trainer, and would warn in each `self.log`.
+    """
+    for original_part, part in zip(model.modules(), copy.modules(), strict=True):
+        if is_kind(part, "LightningModule"):
+            part._trainer = getattr(original_part, "_trainer", None)
+            vars(part)["log"] = vars(part)["log_dict"] = lambda *args, **options: None
 
 
 def silent_logger() -> Any:

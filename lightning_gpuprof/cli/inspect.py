@@ -3,12 +3,9 @@
 import argparse
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -20,11 +17,11 @@ from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.report.clean import cleaned
+from lightning_gpuprof.runtime.launch import run_child
 from lightning_gpuprof.units import times
 
 STEPS = 3
 CHILD = "lightning_gpuprof.inspect.child"
-_GRACE_S = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +133,7 @@ def _inspect(program: Sequence[str], steps: int) -> Inspection:
     script = " ".join(program[:2] if program[0] == "-m" else program[:1])
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "inspection.json")
-        status = _wait([sys.executable, "-m", CHILD, str(file), str(steps), *program])
+        status = run_child([sys.executable, "-m", CHILD, str(file), str(steps), *program])
         inspection = (
             msgspec.json.decode(file.read_bytes(), type=Inspection) if file.exists() else None
         )
@@ -156,23 +153,6 @@ def _inspect(program: Sequence[str], steps: int) -> Inspection:
             "Trainer.fit when run as a script; pass its arguments after its path."
         )
     return inspection
-
-
-def _wait(command: Sequence[str]) -> int:
-    """Run a process to its end, then kill whatever is left of it and its workers."""
-    # It gets a process group of its own, with its workers. Its output goes to stderr.
-    child = subprocess.Popen(command, stdout=2, start_new_session=True)
-    try:
-        return child.wait()
-    except KeyboardInterrupt:
-        child.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(_GRACE_S)
-        raise
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
 
 
 def _count(number: int, word: str) -> str:

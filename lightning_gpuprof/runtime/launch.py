@@ -2,13 +2,18 @@
 
 import os
 import runpy
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from lightning_gpuprof.runtime.wrap import Wrappers
+
+_GRACE_S = 5
 
 
 def change_trainers(
@@ -40,3 +45,29 @@ def run_program(program: Sequence[str]) -> None:
     else:
         sys.argv, sys.path[0] = list(program), os.path.dirname(os.path.abspath(program[0]))
         runpy.run_path(program[0], run_name="__main__")
+
+
+def run_child(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    """Run a process to its end, then kill whatever is left of it and its workers.
+
+    Its output goes to stderr. Returns its exit status.
+
+    Args:
+        command: The program and its arguments.
+        environment: Variables to set in addition to this process's own.
+    """
+    # It gets a process group of its own, with its workers.
+    child = subprocess.Popen(
+        command, stdout=2, env={**os.environ, **(environment or {})}, start_new_session=True
+    )
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        child.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_S)
+        raise
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()

@@ -31,7 +31,7 @@ from lightning_gpuprof.trials.pairs import TrainedBlock
 from lightning_gpuprof.trials.processes import Request
 
 _PR_SET_PDEATHSIG = 1
-_REMOVED_CALLBACKS = ("GpuProfCallback", "EarlyStopping", "Timer")
+REMOVED_CALLBACKS = ("GpuProfCallback", "EarlyStopping", "Timer")
 """Callbacks that would profile, or end training."""
 WATCHED_STEPS, WATCHED_S, MAX_WATCHED_S = 60, 5.0, 25.0
 """The watched run lasts until it has had this many steps and seconds, but not longer than the
@@ -67,7 +67,7 @@ class ChildTrainers:
             raise ConfigError(f"The Trainer has no callback {unknown.pop()}, but {names}.")
         callbacks = []
         for name, callback in zip(names, trainer.callbacks, strict=True):
-            if any(is_kind(callback, kind) for kind in _REMOVED_CALLBACKS):
+            if any(is_kind(callback, kind) for kind in REMOVED_CALLBACKS):
                 continue
             if name in settings.without_callbacks:
                 continue

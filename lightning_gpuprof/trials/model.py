@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -104,7 +105,7 @@ def make_optimizer(model: Any) -> torch.optim.Optimizer:
     if len(optimizers) != 1:
         raise ConfigError(
             f"configure_optimizers() returned {len(optimizers)} optimizers, but a plan needs "
-            "exactly one. Let make() return a model with one optimizer."
+            "exactly one. Pass --model with a function that returns a model with one optimizer."
         )
     optimizer = optimizers[0]
     for group in optimizer.param_groups:
@@ -130,10 +131,12 @@ def _loss(model: Any, batch: Any) -> torch.Tensor:
     if not getattr(model, "automatic_optimization", True):
         raise ConfigError(
             "The model uses manual optimization (automatic_optimization=False), which needs a "
-            "Trainer. Let make() return a Module whose forward returns the loss."
+            "Trainer. Pass --model with a function that returns a Module whose forward returns the "
+            "loss."
         )
     if hasattr(model, "training_step"):
-        output = model.training_step(batch, 0)
+        takes_index = len(signature(model.training_step).parameters) > 1
+        output = model.training_step(batch, 0) if takes_index else model.training_step(batch)
     elif isinstance(batch, dict):
         output = model(**batch)
     else:
@@ -143,7 +146,8 @@ def _loss(model: Any, batch: Any) -> torch.Tensor:
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise ConfigError(
             f"A step of {type(model).__name__} returned {type(output).__name__} and not a loss "
-            f"with a single number, or a dict with such a 'loss'. {CONTRACT}"
+            "with a single number, or a dict with such a 'loss'. Let training_step (or forward) "
+            "return it."
         )
     return loss
 

@@ -18,6 +18,7 @@ import torch
 import lightning_gpuprof
 from lightning_gpuprof.adapters.cuda_operators import cuda_rules
 from lightning_gpuprof.adapters.fake_tensors import fake_tensors, faked, value_errors
+from lightning_gpuprof.adapters.lightning import share_trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.caching_allocator import least_capacity, replay
 from lightning_gpuprof.trials.model import (
@@ -119,7 +120,7 @@ def _predict_point(
         # `deepcopy` of a module reads the address of every tensor, and a fake tensor has none.
         warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")
         source = _make_with_fakes(make, fakes)
-        source = replace(source, model=faked(source.model, fakes))
+        source = replace(source, model=_faked(source.model, fakes))
         with fakes, cuda_rules(), StorageTracker() as tracker:
             optimizer = run_steps(source, batch_size, precision=precision, tracker=tracker)
             # Copied while model and optimizer exist: their release is not part of a step.
@@ -154,6 +155,12 @@ def _make_with_fakes(
         return call_make(make)
 
 
+def _faked(model: torch.nn.Module, fakes: Any) -> torch.nn.Module:
+    copy = faked(model, fakes)
+    share_trainer(model, copy)
+    return copy
+
+
 @contextmanager
 def _values_refused(model: torch.nn.Module) -> Iterator[None]:
     """Raise an error that says where a model reads a tensor's value, which fake tensors lack."""
@@ -165,8 +172,8 @@ def _values_refused(model: torch.nn.Module) -> Iterator[None]:
         place = f"{own[-1].filename}:{own[-1].lineno}: {own[-1].line}" if own else str(error)
         raise ConfigError(
             f"{type(model).__name__} reads values of its tensors ({place}), but a plan runs on "
-            "tensors without values. Remove what reads them from the model that make() returns: "
-            "a metric, an .item(), or a mask by value."
+            "tensors without values. Leave out of the step what reads them (a metric, an .item(), "
+            "a mask by value), or pass --model with a model that does without it."
         ) from error
 
 

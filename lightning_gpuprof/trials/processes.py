@@ -20,7 +20,7 @@ from lightning_gpuprof.trials.pairs import TrainedBlock
 
 CHILD = "lightning_gpuprof.trials.child"
 _LAST_LINES = 12
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "LIGHTNING_GPUPROF": "on",  # a trial measures by callbacks of this package
     "WANDB_MODE": "disabled",
     "NEPTUNE_MODE": "debug",
@@ -91,7 +91,7 @@ class Children:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **_ENVIRONMENT, **places},
+                env={**os.environ, **ENVIRONMENT, **places},
                 pass_fds=fds,
                 start_new_session=True,
             )

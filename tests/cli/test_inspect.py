@@ -76,7 +76,7 @@ def inline(monkeypatch):
             except ValueError:
                 return 1
 
-    monkeypatch.setattr(own, "_wait", wait)
+    monkeypatch.setattr(own, "run_child", wait)
 
 
 def test_each_sync_of_a_script_is_a_row_and_joins_the_report_of_a_run(

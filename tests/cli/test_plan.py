@@ -3,6 +3,9 @@ import json
 import pytest
 
 from lightning_gpuprof.cli import main
+from lightning_gpuprof.memory.batch_size import PeakLine
+from lightning_gpuprof.trials.plan import CardPlan, Plan
+from lightning_gpuprof.trials.predict import PlanPoint
 
 MODEL = """
 import torch
@@ -85,3 +88,74 @@ def test_what_cannot_be_planned_is_said_before_anything_is_run(arguments, messag
     said = capfd.readouterr().err
     assert message in said
     assert "Traceback" not in said
+
+
+@pytest.fixture
+def planned(monkeypatch, tmp_path):
+    """What the command asks for; the answer is capped in four ways."""
+    asked = {}
+    cards = (
+        CardPlan(8 * 2**30, 640, 2**30, 640, 0.125, "samples", "samples"),
+        CardPlan(16 * 2**30, 512, 2**30, 2**20, 0.0625, None, "search"),
+        CardPlan(24 * 2**30, 256, 2**30, 300, 0.04, "tries"),
+        CardPlan(32 * 2**30, None, None, None, None, "tries"),
+        CardPlan(48 * 2**30, 128, 2**30, 140, 0.02),
+    )
+    exact = dict.fromkeys(("parameters", "gradients", "optimizer_state", "activations"), 0)
+    point = PlanPoint(8, 0, 0, 0, "backward", exact, "Adam")
+    plan = Plan("bf16-mixed", (point,), PeakLine(0, 1), cards, samples=640, own_batch_size=32)
+
+    def plan_program(program, **options):
+        asked.update(options, program=program)
+        return plan
+
+    monkeypatch.setattr("lightning_gpuprof.trials.plan_program.plan_program", plan_program)
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    return asked
+
+
+def test_a_batch_size_that_memory_does_not_limit_is_shown_as_a_cap(planned, capsys):
+    assert main(["plan", "train.py"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if " GiB  " in line]
+    assert "at least 640: no more samples" in rows[0]
+    assert "largest is a cap: the search ends there" in rows[1]
+    assert "at least 256: the search has stopped" in rows[2]
+    assert "none of the sizes tried fits" in rows[3]
+    assert rows[4].rstrip().endswith("140")
+
+
+def test_caps_are_in_the_json(planned, capsys):
+    assert main(["plan", "--json", "train.py"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [card["batch_size_cap"] for card in document["cards"]][:2] == ["samples", None]
+    assert (document["samples"], document["own_batch_size"]) == (640, 32)
+
+
+def test_a_script_has_its_own_batch_sizes_and_precision_unless_others_are_given(planned, capsys):
+    assert main(["plan", "train.py", "fit", "--config", "c.yaml"]) == 0
+    assert planned["program"] == ["train.py", "fit", "--config", "c.yaml"]
+    assert (planned["batch_sizes"], planned["precision"]) == (None, None)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "batch size of the script 32, samples of its dataset 640" in printed
+    options = ["--batch-sizes", "4,8", "--precision", "16-mixed", "--vram", "1GiB"]
+    assert main(["plan", *options, "--", "python", "train.py", "--vram", "x"]) == 0
+    assert planned == {
+        "program": ["train.py", "--vram", "x"],
+        "vram_bytes": [2**30],
+        "batch_sizes": [4, 8],
+        "precision": "16-mixed",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "for a script or for --model, and neither was given. Pass the script"),
+        (["--model", "m.py:make", "train.py"], "for a script or for --model, and both were given"),
+        (["absent.py"], "There is no script absent.py. Pass the path of a Python file."),
+    ],
+)
+def test_a_plan_is_for_a_script_or_for_a_function(planned, arguments, message, capsys):
+    assert main(["plan", *arguments]) == 2
+    assert message in capsys.readouterr().err

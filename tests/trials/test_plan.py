@@ -115,7 +115,36 @@ def test_a_size_over_the_limit_is_followed_by_the_lines_answer_or_a_notch_less(
 
 
 def test_a_peak_that_does_not_grow_allows_any_size(planned):
-    assert planned(Linear(3 * GIB, 0)).cards[0].batch_size == LARGEST_BATCH
+    card = planned(Linear(3 * GIB, 0)).cards[0]
+    assert (card.batch_size, card.batch_size_cap) == (LARGEST_BATCH, "search")
+    assert (card.largest_batch_size, card.largest_batch_size_cap) == (LARGEST_BATCH, "search")
+
+
+@pytest.mark.parametrize(
+    ("samples", "sizes", "caps"),
+    [
+        (1000, (160, 215), (None, None)),
+        (203, (160, 203), (None, "samples")),
+        (101, (101, 101), ("samples", "samples")),
+    ],
+)
+def test_no_batch_is_larger_than_the_dataset_and_such_a_size_is_a_cap(
+    planned, samples, sizes, caps
+):
+    card = planned(Linear(3 * GIB, 100 * MIB), samples=samples).cards[0]
+    assert (card.batch_size, card.largest_batch_size) == sizes
+    assert (card.batch_size_cap, card.largest_batch_size_cap) == caps
+
+
+def test_a_search_that_ends_before_memory_is_full_is_a_cap(planned):
+    # Each size needs less memory than the line through smaller ones says.
+    model = Linear(0, 1)
+
+    def measure(sizes):
+        return [replace(model.point(size), peak_reserved_bytes=size**0.5) for size in sizes]
+
+    card = planned(measure, vram=1000).cards[0]
+    assert card.batch_size_cap == "tries"
 
 
 def test_one_size_is_doubled_to_have_a_line(planned):
