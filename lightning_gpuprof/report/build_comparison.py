@@ -15,12 +15,18 @@ from lightning_gpuprof.analysis.compare.compare import Comparison, without_compi
 from lightning_gpuprof.analysis.compare.compare import Verdict as Outcome
 from lightning_gpuprof.analysis.compare.phase_changes import PhaseChange
 from lightning_gpuprof.analysis.compare.same import ValueCheck
+from lightning_gpuprof.analysis.compare.traced_changes import TracedChange
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.before_after import BeforeAfter, before_after
 from lightning_gpuprof.findings.changed_findings import findings_missing_in
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.span import StepSpan
-from lightning_gpuprof.report.change_tables import change_columns, large_changes
+from lightning_gpuprof.report.change_tables import (
+    ONLY_COLUMN,
+    change_columns,
+    large_changes,
+    only_cells,
+)
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
     Column,
@@ -391,19 +397,19 @@ def _step_sections(result: Comparison) -> Iterator[Section]:
 
 
 def _traced(
-    id: str, title: str, time: str, changes: Sequence[Change], result: Comparison
+    id: str, title: str, time: str, changes: Sequence[TracedChange], result: Comparison
 ) -> Iterator[Section]:
     """Yield a table of times in the profiled steps; what a side did not run counts as 0 there."""
     if result.traced_steps is None or not changes:
         return
     columns = _change_columns(Column("name", title.removesuffix("s"), "code"))
-    columns = (*columns, Column("only", "", "text"))
-    rows: list[dict[str, Value]] = []
-    for change in changes[:MOST_ROWS]:
-        only = "added" if change.base is None else "removed" if change.new is None else None
-        rows.append({"name": change.name, **_values_of(change), "only": only})
+    columns = (*columns, ONLY_COLUMN)
+    rows: tuple[dict[str, Value], ...] = tuple(
+        {"name": change.name, **_values_of(change), **only_cells(change)}
+        for change in changes[:MOST_ROWS]
+    )
     first = min(FIRST_ROWS, len(large_changes(changes, result)))
-    table = Table(id, columns, tuple(rows), first_rows=first or 1)
+    table = Table(id, columns, rows, first_rows=first or 1)
     steps = " and ".join(str(count) for count in result.traced_steps)
     per = "sample" if result.per_sample else "step"
     note = f"{time} per {per} of {steps} profiled steps, the largest change first"

@@ -1,15 +1,21 @@
 """Tables of times on two sides: of two runs, or of the steps before a slow-down and during it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from lightning_gpuprof.analysis.compare.bootstrap import Certainty
 from lightning_gpuprof.analysis.compare.change import Change
 from lightning_gpuprof.analysis.compare.compare import Comparison
-from lightning_gpuprof.report.document import Column
+from lightning_gpuprof.analysis.compare.traced_changes import TracedChange
+from lightning_gpuprof.report.document import Column, Value
 
 ChangeType = TypeVar("ChangeType", bound=Change)
 MIN_SHARE = 0.005
 """Times that changed by less than this share of the step are not shown at first."""
+SURE, TOO_FEW = "beyond noise", "too few steps"
+ONLY_COLUMN = Column(
+    "only", "", "text", note="which run alone has it, or whether the steps show it"
+)
 
 
 def change_columns(name: Column, base: Column, new: Column, diff: str) -> tuple[Column, ...]:
@@ -39,3 +45,12 @@ def large_changes(changes: Sequence[ChangeType], result: Comparison) -> list[Cha
 def large_ns(result: Comparison) -> float:
     """Return how long a time must be to be shown first."""
     return MIN_SHARE * (result.steps.mean_ns.base or 0.0)
+
+
+def only_cells(change: TracedChange) -> Mapping[str, Value]:
+    """Return the cells of a row that say which run alone has it, or whether steps show it."""
+    if change.base is None or change.new is None:
+        return {"only": "added" if change.base is None else "removed"}
+    if change.certainty is Certainty.TOO_FEW:
+        return {"only": TOO_FEW, "state": "neutral"}
+    return {} if change.certainty is None else {"only": SURE}

@@ -13,6 +13,8 @@ BAR_WIDTH = 40
 LABEL_WIDTH = 48
 GAP = 2
 LEAST_NAME = 8
+SHORT_TEXT = 14
+"""A text of so few letters stands on one line."""
 LEAST_SOURCE = 12
 LINE_WIDTH = 60
 """The width of a line of code with its source, if the terminal has that many columns."""
@@ -129,7 +131,11 @@ def _name_widths(
     }
     names = [column.key for column in columns if column.unit in ("code", "place")]
     places = [column.key for column in columns if column.unit == "place"]
-    texts = sum(LEAST_NAME for column in columns if column.unit == "text")
+    texts = sum(
+        min(max(LEAST_NAME, natural[column.key]), SHORT_TEXT)
+        for column in columns
+        if column.unit == "text"
+    )
     others = [c.key for c in columns if c.unit not in ("code", "place", "text")]
     fixed = sum(natural[key] for key in others) + texts + GAP * (len(columns) - 1) + 2
     widths = {key: min(natural[key], LINE_WIDTH if key in places else width) for key in names}

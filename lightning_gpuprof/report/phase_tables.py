@@ -6,12 +6,11 @@ from lightning_gpuprof.analysis.compare.bootstrap import Certainty
 from lightning_gpuprof.analysis.compare.bootstrap import Interval as TimeInterval
 from lightning_gpuprof.analysis.compare.compare import Comparison
 from lightning_gpuprof.analysis.compare.phase_changes import PhaseChange
-from lightning_gpuprof.report.change_tables import large_changes, large_ns
+from lightning_gpuprof.report.change_tables import SURE, TOO_FEW, large_changes, large_ns
 from lightning_gpuprof.report.document import Column, Interval, Multiple, Multiples, Value
 from lightning_gpuprof.report.labels import phase_label
 
-SURE = "beyond noise"
-NOISE = {Certainty.NOISE: "within noise", Certainty.TOO_FEW: "too few steps"}
+NOISE = {Certainty.NOISE: "within noise", Certainty.TOO_FEW: TOO_FEW}
 """Why a difference shows nothing."""
 NOT_IN_BOTH = "not in both"
 NOISE_COLUMN = Column(

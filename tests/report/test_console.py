@@ -166,6 +166,20 @@ def test_of_a_path_that_is_too_long_file_and_line_are_kept():
     assert re.search(r"\.\.\.[a/]+train\.py:7 +1.00 ms", text)
 
 
+def test_a_difference_that_shows_nothing_is_dim_and_says_so_on_its_line():
+    columns = (
+        Column("name", "Operator", "code"),
+        Column("diff", "Difference", "ns", difference=True),
+        Column("noise", "", "text"),
+    )
+    sure = {"name": "aten::add", "diff": 2 * MS, "noise": "beyond noise"}
+    unsure = {"name": "a" * 90, "diff": -MS, "noise": "too few steps", "state": "neutral"}
+    section = Section("operators", "Operators", "page", (Table("o", columns, (sure, unsure)),))
+    text = render(document(sections=(section,)), color=True, width=60)
+    assert re.search(r"a+\.\.\. +\x1b\[2m-1.00 ms\x1b\[0m  too few steps", text)
+    assert re.search(r"aten::add +2.00 ms  beyond noise", text)
+
+
 def test_a_pipe_gets_no_colours_and_an_ascii_terminal_no_bars():
     pipe = render_for(document(), io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     assert "\x1b" not in pipe

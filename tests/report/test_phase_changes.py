@@ -1,7 +1,10 @@
 """Which phases of two runs differ, on the surfaces that show it."""
 
+import json
+
 import numpy as np
 import pytest
+from made_records import add_cycle, operator
 
 from lightning_gpuprof.report import console, markdown
 from lightning_gpuprof.report.comparison import compare_runs
@@ -81,3 +84,19 @@ def test_console_and_markdown_say_what_is_noise(compared):
 def test_differences_are_columns_that_say_so(compared):
     _, table = parts_of(compared())
     assert [column.key for column in table.columns if column.difference] == ["diff"]
+
+
+def test_operators_in_three_steps_are_grey_unless_they_are_called_more_often(
+    make_session, write_run, tmp_path
+):
+    def run(name, operators):
+        cycle = add_cycle(tmp_path / name, operators=operators)
+        (path,) = (tmp_path / name).rglob("*.analysis.json")
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"steps": [{}] * 3}))
+        return write_run(make_session({"forward": MS}, records=[cycle]), name=name)
+
+    base = run("base", [operator("aten::mm", 3, 1, 1), operator("aten::add", 3, 1, 1)])
+    new = run("new", [operator("aten::mm", 3, 3, 3), operator("aten::add", 6, 2, 2)])
+    rows = {row["name"]: row for row in compare_runs(base, new).document().rows("operators")}
+    assert (rows["aten::mm"]["only"], rows["aten::mm"]["state"]) == ("too few steps", "neutral")
+    assert (rows["aten::add"]["only"], rows["aten::add"].get("state")) == ("beyond noise", None)

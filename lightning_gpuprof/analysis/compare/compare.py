@@ -1,6 +1,6 @@
 """Two runs side by side: what changed, by how much, and how sure that is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
@@ -17,13 +17,18 @@ from lightning_gpuprof.analysis.compare.phase_changes import (
     part_changes,
     phase_changes,
 )
+from lightning_gpuprof.analysis.compare.traced_changes import (
+    TracedChange,
+    kernel_changes,
+    operator_changes,
+)
 from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
 from lightning_gpuprof.analysis.run.line_samples import LineTime
 from lightning_gpuprof.analysis.run.line_times import line_times, unlisted_ns
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.steady import Distribution
 from lightning_gpuprof.analysis.run.step_kinds import PLAIN
-from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.run.whole_fit import Kind, WholeFit
 from lightning_gpuprof.records.phases import Phase
 
@@ -118,8 +123,8 @@ class Comparison:
     """Lines that were sampled in both runs, the largest change first; empty if a run has none."""
     between: tuple[PhaseChange, ...]
     """Phases between epochs, per step."""
-    operators: tuple[Change, ...]
-    kernels: tuple[Change, ...]
+    operators: tuple[TracedChange, ...]
+    kernels: tuple[TracedChange, ...]
     memory: MemoryChanges | None
     """None if neither run recorded device memory."""
     values: tuple[same.ValueCheck, ...]
@@ -153,13 +158,13 @@ def compare(
     change = _scaled(change_of_fit(*steps_of_fits), divisors)
     base_trace, new_trace = trace_facts(base), trace_facts(new)
     traced_steps: tuple[int, int] | None = None
-    operators: tuple[Change, ...] = ()
-    kernels: tuple[Change, ...] = ()
+    operators: tuple[TracedChange, ...] = ()
+    kernels: tuple[TracedChange, ...] = ()
     if base_trace is not None and new_trace is not None:
         traced_steps = (base_trace.steps, new_trace.steps)
         traces = (base_trace, new_trace)
-        operators = _largest_first(*map(_operators, sides, traces))
-        kernels = _largest_first(*map(_kernels, sides, traces))
+        operators = operator_changes(sides, traces)
+        kernels = kernel_changes(sides, traces)
     return Comparison(
         verdict=_verdict(fit_change),
         change=change,
@@ -338,22 +343,6 @@ def _between(base: Side, new: Side) -> tuple[PhaseChange, ...]:
     old, now = means(base), means(new)
     names = [phase.value for phase in Phase if phase.value in old or phase.value in now]
     return tuple(PhaseChange(name, old.get(name, 0.0), now.get(name, 0.0)) for name in names)
-
-
-def _operators(side: Side, facts: TraceFacts) -> dict[str, float]:
-    """Return the self time of every operator, per step or per sample."""
-    return {op.name: op.self_ns / side.divisor for op in facts.operators.values()}
-
-
-def _kernels(side: Side, facts: TraceFacts) -> dict[str, float]:
-    """Return the time of every kernel, per step or per sample."""
-    divisor = facts.steps * side.divisor
-    return {row.name: row.total_ns / divisor for row in facts.analysis.kernels}
-
-
-def _largest_first(base: Mapping[str, float], new: Mapping[str, float]) -> tuple[Change, ...]:
-    changes = [Change(name, base.get(name), new.get(name)) for name in {**base, **new}]
-    return tuple(sorted(changes, key=lambda change: -abs(change.shift)))
 
 
 def _memory(base: RunResults, new: RunResults) -> MemoryChanges | None:

@@ -6,10 +6,17 @@ from collections.abc import Iterator, Sequence
 from lightning_gpuprof.analysis.compare.before_during import BeforeDuring
 from lightning_gpuprof.analysis.compare.change import Change
 from lightning_gpuprof.analysis.compare.compare import Comparison
+from lightning_gpuprof.analysis.compare.traced_changes import TracedChange
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.records.facts import Capture, CaptureReason, SlowDown, SlowDownShape
-from lightning_gpuprof.report.change_tables import ChangeType, change_columns, large_changes
+from lightning_gpuprof.report.change_tables import (
+    ONLY_COLUMN,
+    ChangeType,
+    change_columns,
+    large_changes,
+    only_cells,
+)
 from lightning_gpuprof.report.document import (
     Column,
     Place,
@@ -21,7 +28,11 @@ from lightning_gpuprof.report.document import (
 )
 from lightning_gpuprof.report.finding_cards import labelled
 from lightning_gpuprof.report.labels import phase_label
-from lightning_gpuprof.report.phase_tables import NOISE_COLUMN, noise_cells, ordered_phases
+from lightning_gpuprof.report.phase_tables import (
+    NOISE_COLUMN,
+    noise_cells,
+    ordered_phases,
+)
 from lightning_gpuprof.report.run.places import place_of_line
 from lightning_gpuprof.units import duration
 
@@ -202,18 +213,21 @@ def _lines(result: Comparison) -> Iterator[Table]:
         yield Table("before_during_lines", columns, rows, color="phase", note=note)
 
 
-def _traced(id: str, label: str, changes: Sequence[Change], result: Comparison) -> Iterator[Table]:
+def _traced(
+    id: str, label: str, changes: Sequence[TracedChange], result: Comparison
+) -> Iterator[Table]:
     rows: tuple[dict[str, Value], ...] = tuple(
         {
             "name": kernel_name(change.name) if id == "kernels" else change.name,
             **_times(change),
+            **only_cells(change),
         }
         for change in _changed(changes, result)
     )
     if rows and result.traced_steps is not None:
         before, during = result.traced_steps
         note = f"in the profiled steps, {before} before and {during} during"
-        columns = _columns(Column("name", label, "code"))
+        columns = (*_columns(Column("name", label, "code")), ONLY_COLUMN)
         yield Table(f"before_during_{id}", columns, rows, note=note)
 
 
