@@ -92,7 +92,8 @@ def test_operators_in_three_steps_are_grey_unless_they_are_called_more_often(
     def run(name, operators):
         cycle = add_cycle(tmp_path / name, operators=operators)
         (path,) = (tmp_path / name).rglob("*.analysis.json")
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"steps": [{}] * 3}))
+        steps = [{"name": f"ProfilerStep#{at}", "start_ns": at, "dur_ns": MS} for at in range(3)]
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"steps": steps}))
         return write_run(make_session({"forward": MS}, records=[cycle]), name=name)
 
     base = run("base", [operator("aten::mm", 3, 1, 1), operator("aten::add", 3, 1, 1)])
