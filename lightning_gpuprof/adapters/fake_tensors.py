@@ -9,6 +9,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from typing_extensions import override
+
+from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode
 
 
 def fake_tensors() -> AbstractContextManager[Any]:
@@ -36,6 +39,31 @@ def value_errors() -> tuple[type[Exception], ...]:
     from torch._subclasses import fake_tensor
 
     return fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException
+
+
+class FloatReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Answers where a number of a float tensor without data is read, as for a log: with 1.0.
+
+    Whole numbers and truth values are not answered, since shapes and branches depend on them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+        """How many numbers were read."""
+
+    @override
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        try:
+            return func(*args, **(kwargs or {}))
+        except value_errors():
+            is_read = func is torch.ops.aten._local_scalar_dense.default
+            if not is_read or not args[0].is_floating_point():
+                raise
+            self.count += 1
+            return 1.0
 
 
 def storage_id(storage: torch.UntypedStorage) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from lightning_gpuprof.adapters.lightning import is_kind
 
 METRIC = "Metric"
@@ -58,6 +60,22 @@ def keeping_metrics(trainer: Any) -> list[NamedMetric]:
             if list_states(metric):
                 unique.setdefault(id(metric), NamedMetric(f"{owner}.{name}", metric))
     return list(unique.values())
+
+
+def stop_metrics(model: Any) -> None:
+    """Let the metrics among a model's submodules neither read nor keep what they are given.
+
+    Their results are zeros.
+    """
+    for part in model.modules():
+        if is_kind(part, METRIC):
+            vars(part).update(dict.fromkeys(("forward", "update", "compute"), _zero))
+        elif is_kind(part, "MetricCollection"):
+            vars(part)["update"] = _zero  # its forward and compute call those of the metrics
+
+
+def _zero(*args: Any, **options: Any) -> torch.Tensor:
+    return torch.zeros(())
 
 
 def _metrics(holder: Any) -> Iterator[tuple[str, Any]]:

@@ -28,6 +28,10 @@ ASSUMPTIONS = (
     "Workspaces of kernels (cuDNN's convolutions and recurrent layers, sorts) are not counted, "
     "except for two workspaces of cuBLAS (8.1 MiB each, or 32 MiB from Hopper on).",
 )
+FLOAT_READS = (
+    "The step reads numbers of float tensors, as by .item(). Since these have no data here, 1.0 "
+    "stood in for each.",
+)
 _MAX_TRIES = 8
 
 
@@ -109,12 +113,14 @@ def plan(
             points[double] = measure([double])[0]
         sizes = [vram_bytes] if isinstance(vram_bytes, int) else vram_bytes
         cards = tuple(fit_card(measure, points, size, samples) for size in sizes)
+    reads = any(point.float_reads for point in points.values())
     return Plan(
         precision=precision,
         points=tuple(points[size] for size in sorted(points)),
         allocated=_line(points, "peak_allocated_bytes"),
         cards=cards,
         samples=samples,
+        assumptions=(*ASSUMPTIONS, *(FLOAT_READS if reads else ())),
     )
 
 

@@ -93,7 +93,8 @@ def _why_not(name: str, result: PlanResult, status: int) -> str:
     if status:
         return (
             f"{name} ended with status {status} before its first training batch; its messages are "
-            "above. Pass its arguments after its path, and run it by itself until it trains."
+            "above. Pass its arguments after its path and those of `plan` before it, and run it by "
+            "itself until it trains."
         )
     if not result.trainers:
         return (

@@ -17,8 +17,9 @@ import torch
 
 import lightning_gpuprof
 from lightning_gpuprof.adapters.cuda_operators import cuda_rules
-from lightning_gpuprof.adapters.fake_tensors import fake_tensors, faked, value_errors
+from lightning_gpuprof.adapters.fake_tensors import FloatReads, fake_tensors, faked, value_errors
 from lightning_gpuprof.adapters.lightning import share_trainer
+from lightning_gpuprof.adapters.metrics import stop_metrics
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.caching_allocator import least_capacity, replay
 from lightning_gpuprof.trials.model import (
@@ -59,6 +60,8 @@ class PlanPoint:
     exact_bytes: dict[str, int]
     """The requested sizes of parameters, gradients, optimizer state and activations."""
     optimizer: str
+    float_reads: int = 0
+    """How many numbers the steps have read of float tensors, for which 1.0 stood in."""
 
 
 def cublas_workspace_bytes(compute_capability: float | None) -> int:
@@ -121,7 +124,7 @@ def _predict_point(
         warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")
         source = _make_with_fakes(make, fakes)
         source = replace(source, model=_faked(source.model, fakes))
-        with fakes, cuda_rules(), StorageTracker() as tracker:
+        with fakes, cuda_rules(), FloatReads() as float_reads, StorageTracker() as tracker:
             optimizer = run_steps(source, batch_size, precision=precision, tracker=tracker)
             # Copied while model and optimizer exist: their release is not part of a step.
             events, storages = list(tracker.events), list(tracker.storages)
@@ -139,6 +142,7 @@ def _predict_point(
         peak_phase=storages[last_before_peak].allocated_in if last_before_peak >= 0 else "setup",
         exact_bytes=_exact_bytes(storages),
         optimizer=type(optimizer).__name__,
+        float_reads=float_reads.count,
     )
 
 
@@ -156,8 +160,10 @@ def _make_with_fakes(
 
 
 def _faked(model: torch.nn.Module, fakes: Any) -> torch.nn.Module:
+    """Return a copy of a model on fake tensors, which logs nothing and updates no metric."""
     copy = faked(model, fakes)
     share_trainer(model, copy)
+    stop_metrics(copy)
     return copy
 
 
@@ -172,8 +178,8 @@ def _values_refused(model: torch.nn.Module) -> Iterator[None]:
         place = f"{own[-1].filename}:{own[-1].lineno}: {own[-1].line}" if own else str(error)
         raise ConfigError(
             f"{type(model).__name__} reads values of its tensors ({place}), but a plan runs on "
-            "tensors without values. Leave out of the step what reads them (a metric, an .item(), "
-            "a mask by value), or pass --model with a model that does without it."
+            "tensors without values. Leave out of the step what reads them (a mask by value, an "
+            "`if` on a tensor), or pass --model with a model that does without it."
         ) from error
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from lightning_gpuprof.memory.batch_size import PeakLine
 from lightning_gpuprof.trials import plan as planning
-from lightning_gpuprof.trials.plan import LARGEST_BATCH, plan
+from lightning_gpuprof.trials.plan import ASSUMPTIONS, FLOAT_READS, LARGEST_BATCH, plan
 from lightning_gpuprof.trials.predict import PlanPoint
 
 MIB = 2**20
@@ -161,3 +161,13 @@ def test_small_batches_that_peak_in_the_optimizer_do_not_bend_the_line(planned):
         return [flat if size == 4 else model.point(size) for size in sizes]
 
     assert planned(measure, vram=(), sizes=(4, 16, 32)).allocated == PeakLine(3 * GIB, 100 * MIB)
+
+
+def test_a_number_that_the_step_reads_is_among_the_assumptions(planned):
+    model = Linear(3 * GIB, 100 * MIB)
+    assert planned(model).assumptions == ASSUMPTIONS
+    read = replace(model.point(8), float_reads=2)
+    assert planned(lambda sizes: [read, model.point(16)], vram=()).assumptions == (
+        *ASSUMPTIONS,
+        *FLOAT_READS,
+    )

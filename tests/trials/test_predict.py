@@ -253,20 +253,78 @@ def test_torch_behaves_as_before_after_a_plan():
     assert functional.dropout(torch.ones(1000), 0.5).count_nonzero() < 700
 
 
-def test_a_model_that_reads_values_is_refused_with_the_line():
-    class Reads(nn.Module):
+class Reads(nn.Module):
+    """Reads the value of a tensor that a function of its loss returns."""
+
+    def __init__(self, read: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.net = nn.Linear(8, 1)
+        self.read = read
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        loss = self.net(x).mean()
+        self.last = self.read(loss)
+        return loss
+
+
+@pytest.mark.parametrize(
+    ("read", "line"),
+    [
+        (lambda loss: 1 if loss > 0 else 2, r"1 if loss > 0 else 2"),
+        (lambda loss: (loss > 0).sum().item(), r"\(loss > 0\)\.sum\(\)\.item\(\)"),
+        (lambda loss: loss[loss > 0], r"loss\[loss > 0\]"),
+    ],
+)
+def test_a_model_whose_step_depends_on_values_is_refused_with_the_line(read, line):
+    with pytest.raises(ConfigError, match=rf"test_predict\.py:\d+: .*{line}"):
+        predict(lambda: (Reads(read), lambda size: (torch.randn(size, 8),)), [1])
+
+
+def test_a_number_that_is_read_for_a_log_is_no_obstacle_and_is_counted():
+    numbers = []
+
+    def read(loss):
+        numbers.append(loss.item() + torch.tensor(2.5).item())
+
+    model = Reads(read)
+    (point,) = predict(lambda: (model, lambda size: (torch.randn(size, 8),)), [1])
+    assert numbers == [3.5, 3.5]  # 2.5 is known even here
+    assert point.float_reads == 2
+    (silent,) = predict(lambda: (Reads(lambda loss: None), model_batch), [1])
+    assert silent.float_reads == 0
+    assert silent.peak_allocated_bytes == point.peak_allocated_bytes
+
+
+def model_batch(size: int) -> Any:
+    return (torch.randn(size, 8),)
+
+
+def test_metrics_do_not_read_what_they_are_given():
+    metrics = pytest.importorskip("torchmetrics").classification
+
+    class Measured(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.net = nn.Linear(8, 1)
+            self.net = nn.Linear(8, 4)
+            self.accuracy = metrics.MulticlassAccuracy(4)
+            self.several = pytest.importorskip("torchmetrics").MetricCollection(
+                [metrics.MulticlassAccuracy(4), metrics.MulticlassF1Score(4)]
+            )
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            loss = self.net(x).mean()
-            if loss.item() > 0:
-                return loss
-            return -loss
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            out = self.net(x)
+            self.accuracy(out, y)
+            self.several.update(out, y)
+            self.results = self.several(out, y)
+            return functional.cross_entropy(out, y)
 
-    with pytest.raises(ConfigError, match=r"test_predict\.py:\d+: if loss\.item\(\) > 0"):
-        predict(lambda: (Reads(), lambda size: (torch.randn(size, 8),)), [1])
+    model = Measured()
+    batch = (torch.randn(2, 8), torch.tensor([0, 1]))
+    (point,) = predict(lambda: (model, lambda size: batch), [2])
+    assert point.exact_bytes["parameters"] == (8 * 4 + 4) * 4
+    model(*batch)  # the user's own metrics work as before
+    assert set(model.results) == {"MulticlassAccuracy", "MulticlassF1Score"}
+    assert float(model.accuracy.compute()) in (0.0, 0.25, 0.5, 1.0)
 
 
 @pytest.mark.parametrize(
