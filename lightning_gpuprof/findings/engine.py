@@ -86,8 +86,10 @@ def step_of(finding: Finding, run: RunResults) -> int | None:
     """Return the step that a finding's saving is a share of.
 
     It is the steady step, or the mean step including the time between epochs if the saving lies
-    there.
+    there, unless the finding names another.
     """
+    if finding.of_step_ns and run.step_ns:
+        return finding.of_step_ns
     return run.step_ns if finding.when is When.IN_STEPS else run.fit_step_ns
 
 

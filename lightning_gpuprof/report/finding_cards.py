@@ -198,7 +198,7 @@ def _saving(finding: Finding, run: RunResults) -> Saving:
     frac = None
     if base_ns:
         frac = Interval(saving.low / base_ns, saving.high / base_ns)
-    step_ns = run.step_ns
+    step_ns = base_ns if in_steps else run.step_ns
     after = None
     if step_ns and in_steps:
         after = Interval(step_ns - saving.high, step_ns - saving.low)
@@ -244,6 +244,8 @@ def _outcome(finding: Finding, step_ns: int | None, after: Interval | None) -> s
         return less if step_ns is None else f"{less} (a steady step: {duration(step_ns)})"
     likely = duration(step_ns - finding.likely_ns)
     band = interval_text(after.low, after.high)
+    if finding.of_step_ns:
+        return f"{likely} per step ({band}) instead of the {duration(step_ns)} that it takes by now"
     return f"a step of {likely} ({band}) instead of {duration(step_ns)}"
 
 

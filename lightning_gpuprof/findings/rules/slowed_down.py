@@ -118,6 +118,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
         evidence=_evidence(run, cause),
         saving_ns=cost,
         cause_ns=cost,
+        of_step_ns=max(slow_down.before_ns + slow_down.more_ns, run.step_ns or 0),
         confidence=0.8 if cause.line is not None else 0.6,
         places=tuple(places),
         explains=LESS_SURE,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.engine import make_plan
+from lightning_gpuprof.findings.engine import make_plan, step_of
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.findings.questions import Answer, State, first_to_look_at
 from lightning_gpuprof.findings.usual_advice import not_worth_it
@@ -62,7 +62,7 @@ def plan_section(run: RunResults, findings: Sequence[Finding]) -> Section | None
         return None
     rows: list[dict[str, Value]] = []
     for finding, effort in plan:
-        saving, step_ns = finding.saving_ns, run.step_ns
+        saving, step_ns = finding.saving_ns, step_of(finding, run)
         rows.append(
             {
                 "horizon": effort.horizon.value,

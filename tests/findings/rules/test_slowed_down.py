@@ -54,6 +54,14 @@ def test_a_change_at_once_is_named_with_its_step_and_phase(evaluate, phase):
     assert finding.saving_ns.high == pytest.approx(430 * US, rel=0.2)
 
 
+def test_the_saving_is_a_share_of_the_step_as_it_is_by_now(evaluate):
+    late = 10 * MS * (PLACE >= STEPS * 9 // 10)
+    finding = evaluate(usual(forward=late), steps=STEPS)
+    usual_ns = 2_150 * US
+    assert finding.of_step_ns == pytest.approx(usual_ns + 10 * MS, rel=0.02)
+    assert finding.of_step_ns - finding.saving_ns.high == pytest.approx(usual_ns, rel=0.1)
+
+
 def test_steps_that_grow_since_some_step_say_by_how_much(evaluate):
     finding = evaluate(usual(forward=2 * US * (PLACE - SINCE).clip(min=0)), steps=STEPS)
     assert "more every 100 steps since step" in finding.title
