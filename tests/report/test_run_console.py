@@ -93,7 +93,7 @@ def test_the_first_screen_says_the_limit_then_the_change_then_where_the_step_goe
         for words in (
             "fit, finished, 100 steps in 1.00 s",
             "Step time  10.0 ms (mean of 100 steady steps; median 10.0 ms)",
-            "No GPU: the host is the limit, 30.0% of a step at work, 60.0% waiting for data",
+            "No GPU: 30.0% of a step is work on the batch, 60.0% waiting for data, 10.0% callbacks",
             "FIX FIRST\n  60.0% of each step (6.00 ms) waits for data",
             "DataLoader(..., num_workers=2, persistent_workers=True)",
             "gain    a step of 5.30 ms (4.10 to 6.50 ms) instead of 10.0 ms, not tested",

@@ -44,6 +44,8 @@ BUSY_PARTS = (
     ("copies_frac", "copies"),
     ("idle_frac", "idle"),
 )
+NAMED_FRAC = 0.05
+"""The two largest phases other than work on the batch are named from this share of the step on."""
 NO_SHARE = "the share needs a profiler cycle"
 NOT_MEASURED = "not measured: that needs device marks or a trace"
 
@@ -62,10 +64,17 @@ def host_line(run: RunResults) -> str | None:
     """Say how a step without a GPU is divided; None with a GPU or without recorded steps."""
     if not run.step_ns or run.on_gpu:
         return None
-    worked = [time.frac for phase in BATCH_WORK if (time := run.per_step(phase)) is not None]
-    wait = run.per_step(Phase.DATA_WAIT)
-    waits = f", {percent(wait.frac)} waiting for data" if wait is not None else ""
-    return f"No GPU: the host is the limit, {percent(sum(worked))} of a step at work{waits}"
+    shares = {phase: time.frac for phase in Phase if (time := run.per_step(phase)) is not None}
+    worked = sum(shares.pop(phase) for phase in BATCH_WORK if phase in shares)
+    large = sorted(
+        ((frac, phase) for phase, frac in shares.items() if frac >= NAMED_FRAC), reverse=True
+    )
+    parts = [f"{percent(frac)} {_doing(phase)}" for frac, phase in large[:2]]
+    return ", ".join((f"No GPU: {percent(worked)} of a step is work on the batch", *parts))
+
+
+def _doing(phase: Phase) -> str:
+    return "waiting for data" if phase is Phase.DATA_WAIT else phase_label(phase.value).lower()
 
 
 def waiting_side(run: RunResults, findings: Sequence[Finding] = ()) -> tuple[str, str] | None:
