@@ -11,7 +11,7 @@ from lightning_gpuprof.adapters.lightning import TAKES_FILES, is_kind
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.report.build_run import build_run
-from lightning_gpuprof.report.console import render_for
+from lightning_gpuprof.report.console import TALL_SCREEN, render_for
 from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.report.stored_analysis import analyse_traces
 from lightning_gpuprof.runtime.console import report_command, say
@@ -54,7 +54,8 @@ def show_report(context: RunContext) -> bool:
         return False
     # If stderr is missing or closed, the user's logging may still show the report.
     is_closed = getattr(sys.stderr, "closed", True)
-    say(render_for(build_run(report), io.StringIO() if is_closed else sys.stderr).rstrip())
+    stream = io.StringIO() if is_closed else sys.stderr
+    say(render_for(build_run(report), stream, most_lines=TALL_SCREEN).rstrip())
     return True
 
 

@@ -158,13 +158,14 @@ def _verbose_sections(report: Report, answers: tuple[Answer, ...]) -> Iterator[S
 
 
 def _commands(report: Report) -> Section:
-    """Return the commands that compare this run with the next and that open it."""
+    """Return the commands that show all of this run, compare it with the next, and open it."""
     folder, name = os.path.split(report.run.rstrip("/"))
     if name in ("", ".", ".."):
         folder, name = os.path.split(os.path.abspath(report.run))
-    lines = []
+    run = shlex.quote(report.name)
+    lines = [f"lightning-gpuprof report {run} --verbose"]
     if first_finding(report.results, report.findings) is not None:
-        lines.append(f"lightning-gpuprof compare {shlex.quote(report.name)} NEW_RUN")
+        lines.append(f"lightning-gpuprof compare {run} NEW_RUN")
     lines.append(f"tensorboard --logdir {shlex.quote(folder or '.')}")
     lines.append(f"http://localhost:6006/#gpuprof&p.gpuprof.run={quote(name)}")
     return Section("commands", "Next", "page", (Text(tuple(lines), "command"),))

@@ -1,6 +1,6 @@
 """What a run's findings predicted, beside what another run measured after the change."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,12 +28,14 @@ class Prediction:
         predicted: The sum of their savings.
         measured: What the mean step takes less, 19 times in 20; below 0 if it takes longer.
         reasons: What else differs between the runs and may explain a difference.
+        unpredicted: Phases that changed although no finding is about them.
     """
 
     names: tuple[str, ...]
     predicted: Interval
     measured: Interval
     reasons: tuple[str, ...]
+    unpredicted: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
@@ -79,16 +81,15 @@ def predictions(
                         sum(finding.saving_ns.high for finding in claiming),
                     ),
                     measured=Interval(round(-change.high * base_ns), round(-change.low * base_ns)),
-                    reasons=_reasons(base, new, result, claiming),
+                    reasons=_reasons(base, new, result),
+                    unpredicted=_other_phases(result, claiming),
                 )
             )
     return tuple(checked)
 
 
-def _reasons(
-    base: RunResults, new: RunResults, result: Comparison, findings: Sequence[Finding]
-) -> tuple[str, ...]:
-    reasons = list(_other_phases(result, findings))
+def _reasons(base: RunResults, new: RunResults, result: Comparison) -> tuple[str, ...]:
+    reasons = []
     waits = [run.facts.core_wait for run in (base, new)]
     shares = [0.0 if wait is None else wait.frac for wait in waits]
     if max(shares) >= BUSY_FRAC:
@@ -108,17 +109,19 @@ def _reasons(
     return tuple(reasons)
 
 
-def _other_phases(result: Comparison, findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield a sentence about the phases that changed although no finding is about them."""
+def _other_phases(result: Comparison, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Say how phases changed, beyond noise, that no finding is about; the largest change first."""
     expected = {place.phase for finding in findings for place in finding.places}
-    others = [
-        f"{phase_label(change.name).lower()} takes {duration(abs(change.shift))} "
+    if None in expected:
+        return ()
+    sure = [change for change in large_changes(result.phases, result) if change.sure]
+    changes = sorted(sure, key=lambda change: -abs(change.shift))
+    return tuple(
+        f"{phase_label(change.name).lower()} {duration(abs(change.shift))} "
         f"{'less' if change.shift < 0 else 'more'}"
-        for change in large_changes(result.phases, result)
+        for change in changes
         if change.name not in expected
-    ]
-    if others and None not in expected:
-        yield f"{' and '.join(others[:2])} per step, which none of these findings predicted"
+    )[:3]
 
 
 def predictions_section(checked: Sequence[Prediction]) -> Section:
@@ -141,6 +144,10 @@ def predictions_section(checked: Sequence[Prediction]) -> Section:
     missed = [prediction for prediction in checked if prediction.outcome != "held"]
     reasons = missed[0].reasons if missed else ()
     body: list[Table | Text] = [Table("predictions", columns, rows)]
+    unpredicted = dict.fromkeys(text for prediction in checked for text in prediction.unpredicted)
+    if unpredicted:
+        changes = ", ".join(unpredicted)
+        body.append(Text((f"Not predicted, and part of what was measured: {changes} per step.",)))
     if reasons:
         body.append(Text((f"What else may explain the difference: {'; '.join(reasons)}.",)))
     note = "time saved per step by all changes together"
