@@ -137,8 +137,8 @@ class Finding:
             error of the mean of its phase or part. None: at most the step.
         beyond_ns: How much more than its cause the change saves at most, because it takes work from
             cores that other processes wait for.
-        of_step_ns: The step that the saving is a share of, if that is not the run's mean step: since
-            a slow-down every step takes longer than the mean. 0: the mean step.
+        of_step_ns: The step that the saving is a share of, if that is not the run's mean step; 0 if
+            it is. Since a slow-down, steps take longer than the mean.
         likely_ns: The middle of the saving that the rule expects of the cause itself; the engine
             fills it in.
         indirect_ns: How much more than its cause a change may save; the engine fills it in.
