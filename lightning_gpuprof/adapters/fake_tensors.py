@@ -1,7 +1,8 @@
 """Fake tensors of torch, which have shapes but no data, and the identity of storages.
 
-Private names in torch 2.1 to 2.13: `torch._subclasses.fake_tensor`, `UntypedStorage._cdata`, and
-`Tensor._indices` and `_values`, which also work for a sparse tensor that is not coalesced.
+Private names in torch 2.1 to 2.13: `torch._subclasses.fake_tensor`, `UntypedStorage._cdata`,
+`torch.utils._python_dispatch._disable_current_modes`, and `Tensor._indices` and `_values`, which
+also work for a sparse tensor that is not coalesced.
 """
 
 import copy
@@ -32,6 +33,14 @@ def faked(model: torch.nn.Module, fakes: Any) -> torch.nn.Module:
         return model
     # `deepcopy` takes the tensors from this dict, so that no data is copied.
     return copy.deepcopy(model, {id(tensor): _fake(tensor, fakes) for tensor in tensors})
+
+
+def real_tensors() -> AbstractContextManager[Any]:
+    """Return a context in which tensors have data, inside one in which they have none."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    modes: AbstractContextManager[Any] = _disable_current_modes()
+    return modes
 
 
 def value_errors() -> tuple[type[Exception], ...]:

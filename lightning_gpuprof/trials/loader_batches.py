@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from lightning_gpuprof.adapters.fake_tensors import real_tensors, value_errors
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.tensors import count_samples, leaves_of
 
@@ -75,7 +76,14 @@ def _collated(
     collate: Any = loader.collate_fn
 
     def batch(size: int) -> Any:
-        return to_device(collate(list(islice(cycle(read), size))))
+        samples = list(islice(cycle(read), size))
+        try:
+            collated = collate(samples)
+        except value_errors():
+            # It reads values of the samples, such as their lengths: spend the memory.
+            with real_tensors():
+                collated = collate(samples)
+        return to_device(collated)
 
     return LoaderBatches(
         batch,

@@ -4,13 +4,14 @@
 CPU and writes to a temporary folder only, as in the children of `try`.
 """
 
+import logging
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from traceback import format_exception_only
 from typing import Any
 
 import msgspec
@@ -140,13 +141,17 @@ def run(request: PlanRequest, program: Sequence[str]) -> None:
     finally:
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, SystemExit):
-            trainers.result.raised = format_exception_only(error)[-1].strip()
+            first_line = next(iter(str(error).splitlines()), "").rstrip(".")
+            trainers.result.raised = f"{type(error).__name__}: {first_line}"
         write_result(msgspec.json.encode(trainers.result))
 
 
 def main(arguments: Sequence[str]) -> None:
     """Plan for a program without its side effects, and end this process."""
     request = msgspec.json.decode(arguments[0], type=PlanRequest)
+    # Lightning says which devices it uses, but a plan needs none.
+    logging.disable(logging.INFO)
+    warnings.filterwarnings("ignore", "GPU available but not used")
     DivertedWrites(request.folder).install(Wrappers())
     run(request, arguments[1:])
     sys.stdout.flush()

@@ -37,7 +37,7 @@ class PlanResult(msgspec.Struct):
     error: str | None = None
     """Why nothing could be planned, as a sentence for the user."""
     raised: str | None = None
-    """The last line of the traceback that has ended the program."""
+    """The exception that has ended the program, on one line."""
 
 
 def plan_program(
@@ -83,7 +83,7 @@ def _why_not(name: str, result: PlanResult, status: int) -> str:
     if result.reached_training:
         return (
             f"A training step of {name} on tensors without data failed: {result.raised}. The "
-            "traceback above names the line. Pass --model with a model that does without it."
+            "traceback above names the line. Pass --model with a model that avoids it."
         )
     if result.raised is not None:
         return (

@@ -179,7 +179,7 @@ def _values_refused(model: torch.nn.Module) -> Iterator[None]:
         raise ConfigError(
             f"{type(model).__name__} reads values of its tensors ({place}), but a plan runs on "
             "tensors without values. Leave out of the step what reads them (a mask by value, an "
-            "`if` on a tensor), or pass --model with a model that does without it."
+            "`if` on a tensor), or pass --model with a model that avoids it."
         ) from error
 
 

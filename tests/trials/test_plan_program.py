@@ -137,6 +137,25 @@ if __name__ == "__main__":
 
 
 @pytest.mark.usefixtures("inline")
+def test_a_collate_fn_may_read_values_of_the_samples(script):
+    lines = """
+def collate(samples):
+    longest = max(int(x.count_nonzero()) for x, _ in samples)
+    x, y = (torch.stack(column) for column in zip(*samples))
+    return [x[:, :1000 + longest], y]
+
+Trainer().fit(Net(), loader(collate_fn={}))
+"""
+    with_values = planned(script(lines.format("collate")), vram=(), batch_sizes=[8, 16])
+    without = planned(script(lines.format("None")), vram=(), batch_sizes=[8, 16])
+    sizes = [
+        [(point.exact_bytes, point.peak_reserved_bytes) for point in plan.points]
+        for plan in (with_values, without)
+    ]
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.usefixtures("inline")
 def test_own_arguments_come_before_those_of_the_script(script):
     path = script("Trainer(precision='bf16-true').fit(Net(), loader())")
     plan = planned(path, vram=(), batch_sizes=[4, 8], precision="32-true")
