@@ -48,8 +48,8 @@ def batches_like(loader: Any, first: Any, to_device: Callable[[Any], Any]) -> Lo
     """
     own_size = count_samples(first)
     if isinstance(loader, DataLoader) and loader.batch_sampler is not None:
-        own_size = own_size or loader.batch_size or 1
-        return _collated(loader, own_size, to_device)
+        # The first batch of a short dataset has fewer samples than the program asks for.
+        return _collated(loader, loader.batch_size or own_size or 1, to_device)
     sizes = {leaf.shape[0] for leaf in _tensors(first) if leaf.dim()}
     if len(sizes) != 1 or sizes != {own_size}:
         lengths = " and ".join(str(size) for size in sorted(sizes))

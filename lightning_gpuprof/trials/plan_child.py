@@ -37,8 +37,12 @@ from lightning_gpuprof.trials.plan_program import RESULT_FILE, PlanRequest, Plan
 
 _PRECISION_NAMES = {"16": "16-mixed", "bf16": "bf16-mixed", "32": "32-true"}
 """Lightning's short names of precisions."""
-_WHOLE_MODEL = ("auto", "None", "SingleDeviceStrategy")
-"""Strategies with nothing on a device beside the model and its training."""
+_ONE_DEVICE = {
+    "strategy": ("auto", "SingleDeviceStrategy"),
+    "devices": ("auto", 1),
+    "num_nodes": (1,),
+}
+"""Arguments of a Trainer, and their values with which a device holds what a plan counts."""
 
 
 class PlanningTrainers:
@@ -51,8 +55,7 @@ class PlanningTrainers:
     def options(self, kwargs: dict[str, Any]) -> None:
         """Change the arguments of a Trainer: one CPU, and files in a temporary folder only."""
         self._precision = kwargs.pop("precision", None)
-        strategy = kwargs.get("strategy", "auto")
-        self._strategy = strategy if isinstance(strategy, str) else type(strategy).__name__
+        self._several_devices = _several_devices(kwargs)
         kwargs |= {"accelerator": "cpu", "strategy": "auto", "devices": 1, "num_nodes": 1}
         kwargs |= {"fast_dev_run": False, "profiler": None, "num_sanity_val_steps": 0}
         kwargs |= {"enable_progress_bar": False, "enable_model_summary": False}
@@ -68,7 +71,7 @@ class PlanningTrainers:
             self._request,
             self.result,
             precision=_PRECISION_NAMES.get(precision, precision),
-            strategy=self._strategy,
+            several_devices=self._several_devices,
         )
         others = [
             callback
@@ -82,12 +85,12 @@ class _PlanAtFirstBatch(Callback):
     """Plans when the first batch is about to be trained, and then ends the program."""
 
     def __init__(
-        self, request: PlanRequest, result: PlanResult, *, precision: str, strategy: str
+        self, request: PlanRequest, result: PlanResult, *, precision: str, several_devices: str
     ) -> None:
         self._request = request
         self._result = result
         self._precision = precision
-        self._strategy = strategy
+        self._several_devices = several_devices
 
     @override
     def on_train_batch_start(
@@ -118,13 +121,25 @@ class _PlanAtFirstBatch(Callback):
             samples=batches.samples,
         )
         notes = [batches.note]
-        if self._strategy not in _WHOLE_MODEL:
+        if self._several_devices:
             notes.append(
-                f"The plan is for a device that holds the whole model. What the Trainer's strategy "
-                f"({self._strategy}) shards or adds is not counted."
+                "The plan is for a device that holds the whole model. What "
+                f"Trainer({self._several_devices}) shards or adds is not counted."
             )
         assumptions = (*notes, *planned.assumptions)
         self._result.plan = replace(planned, own_batch_size=own, assumptions=assumptions)
+
+
+def _several_devices(kwargs: dict[str, Any]) -> str:
+    """Return the arguments by which a Trainer uses several devices, as in `devices=4`."""
+    shown = []
+    for name, defaults in _ONE_DEVICE.items():
+        value = kwargs.get(name, defaults[0])
+        if not isinstance(value, str | int | list):
+            value = type(value).__name__
+        if value not in defaults and value not in ("1", [0]):
+            shown.append(f"{name}={value!r}")
+    return ", ".join(shown)
 
 
 def run(request: PlanRequest, program: Sequence[str]) -> None:

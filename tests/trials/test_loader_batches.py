@@ -36,7 +36,8 @@ def test_samples_are_collated_by_the_loaders_own_function():
 
 
 def test_a_short_dataset_is_repeated():
-    batches = like(DataLoader(TensorDataset(torch.arange(3.0)), batch_size=3))
+    batches = like(DataLoader(TensorDataset(torch.arange(3.0)), batch_size=32))
+    assert (batches.own_size, batches.samples) == (32, 3)
     assert batches.batch(7)[0].tolist() == [0, 1, 2, 0, 1, 2, 0]
 
 

@@ -101,7 +101,8 @@ raise SystemExit("a plan goes no further than the first batch")
     assert plan.points[0].exact_bytes["parameters"] == parameters
     assert plan.points[0].exact_bytes["optimizer_state"] == parameters  # OneCycleLR cycles momentum
     assert plan.points[0].optimizer == "SGD"
-    assert any("strategy (ddp) shards or adds is not counted" in note for note in plan.assumptions)
+    several = "Trainer(strategy='ddp', devices=8) shards or adds is not counted."
+    assert any(note.endswith(several) for note in plan.assumptions)
 
 
 @pytest.mark.usefixtures("inline")
@@ -109,6 +110,13 @@ def test_the_largest_batch_is_capped_by_the_dataset(script):
     (card,) = planned(script("Trainer().fit(Net(), loader(samples=637))")).cards
     assert (card.batch_size, card.batch_size_cap) == (637, "samples")
     assert (card.largest_batch_size, card.largest_batch_size_cap) == (637, "samples")
+
+
+@pytest.mark.usefixtures("inline")
+@pytest.mark.parametrize("options", ["", "devices=1, strategy='auto'", "devices='1', num_nodes=1"])
+def test_one_device_needs_no_note(script, options):
+    plan = planned(script(f"Trainer({options}).fit(Net(), loader())"), vram=())
+    assert not any("shards or adds" in note for note in plan.assumptions)
 
 
 @pytest.mark.usefixtures("inline")
