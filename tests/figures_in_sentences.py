@@ -12,7 +12,8 @@ from lightning_gpuprof.report.document import (
     Text,
     Verdict,
 )
-from lightning_gpuprof.units import duration, size
+from lightning_gpuprof.report.format import shown
+from lightning_gpuprof.units import duration, inside, interval_text, size
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 _FIGURE = re.compile(
@@ -52,8 +53,8 @@ def _other_steps(document):
 def figures_in(sentence):
     """Return the figures in a sentence with their units; the ends of an interval are two.
 
-    >>> figures_in("takes 2.00 to 3.50 ms of each step (17%)")
-    ['2.00 ms', '3.50 ms', '17%']
+    >>> figures_in("takes 2.0 to 3.5 ms of each step (17%)")
+    ['2.0 ms', '3.5 ms', '17%']
     """
     found = []
     for first, last, unit in _FIGURE.findall(sentence):
@@ -89,17 +90,51 @@ def _known(document):
         if key in WHOLES:
             wholes.add(value)
     shares = {time / whole for time in times for whole in wholes if whole}
-    saved = [card.saving.likely_ns for card in document.findings if card.saving is not None]
-    times |= {whole - likely for whole in wholes for likely in saved}
     bars = [bar for part in document.parts(Bars) if part.id == "phases" for bar in part.bars]
     fracs.add(sum(bar.frac for bar in bars if bar.key in WORK and not bar.level))
     known = {duration(time) for time in times} | {size(value) for value in sizes} | THRESHOLDS
+    known |= set(_of_intervals(document)) | set(_of_savings(document))
     error = document.subject.facts.get("error") or ""
     known |= {size(float(number) * 2**30) for number in re.findall(r"([\d.]+) GiB", error)}
     known |= set(figures_in(error))
     for frac in fracs | shares | {1 - frac for frac in fracs}:
         known |= {f"{frac * 100:.{digits}f}%" for digits in range(3)}
     return known | {"0%", "0.0%", "100%", "0 ns"}
+
+
+def _of_intervals(document):
+    """Yield the ends of the document's intervals as they are written: as coarse as their width."""
+    for part in (part for section in document.sections for part in section.body):
+        cells = []
+        if isinstance(part, Figures):
+            cells = [(figure.value, figure.unit) for figure in part.figures]
+        elif isinstance(part, Table):
+            cells = [
+                (row.get(column.key), column.unit) for row in part.rows for column in part.columns
+            ]
+        for value, unit in cells:
+            if isinstance(value, Quantity):
+                value, unit = value.value, value.unit
+            if isinstance(value, Interval):
+                yield from figures_in(shown(value, unit))
+
+
+def _of_savings(document):
+    """Yield the figures of the savings of cards, in the digits that their intervals support."""
+    for card in document.findings:
+        values = {figure.key: figure.value for figure in card.evidence}
+        for key in values:
+            if (high := values.get(key.replace("_low_ns", "_high_ns"))) and "_low_" in key:
+                yield from figures_in(interval_text(values[key], high))
+    for saving in filter(None, (card.saving for card in document.findings)):
+        yield from figures_in(interval_text(saving.low_ns, saving.high_ns))
+        yield from figures_in(interval_text(0, saving.indirect_ns))
+        if saving.cause_high_ns is not None:
+            yield from figures_in(interval_text(saving.cause_low_ns, saving.cause_high_ns))
+            yield from figures_in(interval_text(0, saving.cause_high_ns))
+        if (after := saving.step_after_ns) is not None:
+            yield from figures_in(interval_text(after.low, after.high))
+            yield inside(after.low + saving.high_ns - saving.likely_ns, after.low, after.high)
 
 
 def _values(document):

@@ -34,9 +34,9 @@ def saving(**changed):
         "when": "in_steps",
         "confidence": 0.9,
         "measured": None,
-        "sentence": "saves 2.00 to 3.00 ms per step (20 to 30%), 90% sure of the cause",
+        "sentence": "saves 2.0 to 3.0 ms per step (20 to 30%), 90% sure of the cause",
         "short": "20 to 30%",
-        "outcome": "a step of 7.50 ms (7.00 to 8.00 ms) instead of 10.0 ms",
+        "outcome": "a step of 7.5 ms (7.0 to 8.0 ms) instead of 10.0 ms",
     }
     return Saving(**fields | changed)
 
@@ -66,7 +66,7 @@ def verdict(**changed):
         "finding": "host-sync",
         "change": "a = 1",
         "place": LINE,
-        "gain": "a step of 7.50 ms (7.00 to 8.00 ms) instead of 10.0 ms, 90% sure of the cause",
+        "gain": "a step of 7.5 ms (7.0 to 8.0 ms) instead of 10.0 ms, 90% sure of the cause",
         "gain_short": "20 to 30%",
     }
     return Verdict(**fields | changed)
@@ -111,7 +111,7 @@ QUESTIONS = Table(
         Column("question", "Question", "text"),
     ),
     rows=(
-        {"state": "look", "value": "40.0%", "question": "Does it wait?", "note": "Look there."},
+        {"state": "look", "value": "40%", "question": "Does it wait?", "note": "Look there."},
         {"state": "not_measured", "question": "Is it full?"},
     ),
 )

@@ -11,7 +11,7 @@ SCALES = {"ns": TIMES, "bytes": SIZES, "bytes_per_s": {f"{name}/s": n for name, 
 def read_back(text, unit):
     """Return the bounds of a formatted value, both the same where it is no interval.
 
-    >>> read_back("2.00 to 3.50 ms", "ns"), read_back("up to 12%", "frac")
+    >>> read_back("2.0 to 3.5 ms", "ns"), read_back("up to 12%", "frac")
     ((2000000.0, 3500000.0), (0.0, 0.12))
     """
     low, _, high = text.rpartition(" to ")
@@ -37,6 +37,22 @@ def _number(text, unit):
     return float(number.replace(",", "")) * scale, scale
 
 
-def close(shown, value):
-    """Whether a text's figure is a value rounded to the digits that are shown."""
-    return abs(shown - value) <= max(0.006 * abs(value), 0.0051 if abs(value) < 10 else 0.51)
+def last_digit(text, unit):
+    """Return what one of the last digit is worth that a formatted value shows.
+
+    >>> last_digit("2.0 to 3.5 ms", "ns"), last_digit("410 to 590 ms", "ns")
+    (100000.0, 10000000.0)
+    """
+    high = text.rpartition(" to ")[2]
+    number, exponent = re.match(r"[-+]?([\d,]+(?:\.\d+)?)(?:e(-?\d+))?", high).groups()
+    whole, _, decimals = number.partition(".")
+    is_rounded = not decimals and len(whole) > 2 and whole.endswith("0")
+    scale = _number(high, unit)[1]
+    return scale * 10.0 ** (int(exponent or 0) - len(decimals) + is_rounded)
+
+
+def close(text, unit, bounds):
+    """Whether the ends of a formatted value are its bounds, rounded to the digits it shows."""
+    half = 0.501 * last_digit(text, unit)
+    shown = read_back(text, unit)
+    return all(abs(read - bound) <= half for read, bound in zip(shown, bounds, strict=True))

@@ -166,7 +166,7 @@ def _filled(template: str, source: FactSource) -> str:
     >>> from types import SimpleNamespace
     >>> run = SimpleNamespace(memory=SimpleNamespace(use=SimpleNamespace(peak_frac=0.25)))
     >>> _filled("{run.memory.use.peak_frac:percent} of the device", FactSource(run, None))
-    '25.0% of the device'
+    '25% of the device'
     """
     filled = []
     for text, path, unit, _ in Formatter().parse(template):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 
 from lightning_gpuprof.report.document import Bar, Bars, Column, Place, Table, Unit, Value
-from lightning_gpuprof.report.format import shown
+from lightning_gpuprof.report.format import column_decimals, shown
 from lightning_gpuprof.report.text_layout import Grid, GridColumn, Indented, Line
 from lightning_gpuprof.units import shortened
 
@@ -54,10 +54,18 @@ def grid(
 
 
 def cell_text(
-    value: Value, unit: Unit, width: int | None = None, *, keep_end: bool = False
+    value: Value,
+    unit: Unit,
+    width: int | None = None,
+    *,
+    keep_end: bool = False,
+    decimals: int | None = None,
 ) -> Line:
-    """Return a value as text, a line of code with its source, in at most `width` columns."""
-    text = shown(value, unit)
+    """Return a value as text, a line of code with its source, in at most `width` columns.
+
+    `decimals` are those of a column of shares.
+    """
+    text = shown(value, unit, decimals)
     is_line = isinstance(value, Place) and value.file is not None
     if width is not None and len(text) > width:
         cut_end = shortened(text, width)
@@ -86,7 +94,11 @@ def table_grid(table: Table, *, width: int, verbose: bool) -> Indented | None:
     if not rows or not shown_columns:
         return None
     widths = _name_widths(shown_columns, rows, width)
-    cells = [list(_cells(row, shown_columns, widths)) for row in rows]
+    decimals = {
+        column.key: column_decimals((row.get(column.key) for row in rows), column.unit)
+        for column in shown_columns
+    }
+    cells = [list(_cells(row, shown_columns, widths, decimals)) for row in rows]
     right = [at for at, column in enumerate(shown_columns) if column.unit not in LEFT]
     wrapped = [at for at, column in enumerate(shown_columns) if column.unit == "text"]
     head = [column.label for column in shown_columns]
@@ -94,7 +106,10 @@ def table_grid(table: Table, *, width: int, verbose: bool) -> Indented | None:
 
 
 def _cells(
-    row: Mapping[str, Value], columns: Sequence[Column], widths: Mapping[str, int]
+    row: Mapping[str, Value],
+    columns: Sequence[Column],
+    widths: Mapping[str, int],
+    decimals: Mapping[str, int | None],
 ) -> Iterator[Line]:
     level = "  " if row.get("level") else ""
     state, note = row.get("state"), row.get("note")
@@ -106,7 +121,13 @@ def _cells(
         if value is None and column.unit in LEFT:
             cell = Line("")
         else:
-            cell = cell_text(value, column.unit, width, keep_end=column.keep_end)
+            cell = cell_text(
+                value,
+                column.unit,
+                width,
+                keep_end=column.keep_end,
+                decimals=decimals[column.key],
+            )
         if at == 0:
             cell = Line(level).append(cell)
         if column.unit == "state":
@@ -166,11 +187,12 @@ def bars_grid(
     """
     rows = list(_bar_rows(part.bars, most=most, verbose=verbose))
     device = part.device_label is not None
+    decimals = column_decimals((row.frac for row in rows), "frac")
     texts = [
         (
             "  " * row.level + shortened(row.label, LABEL_WIDTH),
             "" if row.value is None else shown(row.value, part.unit),
-            "" if row.frac is None else shown(row.frac, "frac"),
+            "" if row.frac is None else shown(row.frac, "frac", decimals),
             *([] if not device else [_shown_or_empty(row.device_value, part.unit)]),
         )
         for row in rows

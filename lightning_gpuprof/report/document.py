@@ -216,7 +216,7 @@ class Saving(Struct, frozen=True, omit_defaults=True):
     measured: str | None
     """The trial that measured the saving; None if it is an estimate."""
     sentence: str
-    """Such as "saves 2.00 to 3.50 ms per step (17 to 30%), 90% sure of the cause, 9 in 10 such
+    """Such as "saves 2.0 to 3.5 ms per step (17 to 30%), 90% sure of the cause, 9 in 10 such
     estimates held"."""
     short: str
     """The same in a few characters, such as "17 to 30%"."""

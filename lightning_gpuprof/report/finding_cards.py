@@ -17,7 +17,7 @@ from lightning_gpuprof.report.document import (
     TrialCommand,
     Unit,
 )
-from lightning_gpuprof.units import duration, interval_text, percents, shortened
+from lightning_gpuprof.units import duration, inside, interval_text, percents, shortened
 
 NAME_WIDTH = 52
 MAX_ADVICE_WIDTH = 200
@@ -230,7 +230,7 @@ def _sentence(finding: Finding, frac: Interval | None, base_ns: int | None) -> s
         of_run = "" if finding.when is When.IN_STEPS else " of the run"
         share = f" ({percents(frac.low, frac.high)}{of_run})"
         if finding.indirect_ns >= MIN_SAVING_FRAC * base_ns and not finding.measured:
-            more = f", indirectly up to {duration(finding.indirect_ns)} more"
+            more = f", indirectly {interval_text(0, finding.indirect_ns)} more"
     if finding.cause_ns is not None and finding.beyond_ns > MIN_SAVING_FRAC * (base_ns or 0):
         more = f"; the cause itself takes {duration(finding.cause_ns.high)}"
     time = interval_text(saving.low, saving.high)
@@ -242,7 +242,7 @@ def _outcome(finding: Finding, step_ns: int | None, after: Interval | None) -> s
     if step_ns is None or after is None:
         less = f"{interval_text(saving.low, saving.high)} less per step on average"
         return less if step_ns is None else f"{less} (a steady step: {duration(step_ns)})"
-    likely = duration(step_ns - finding.likely_ns)
+    likely = inside(step_ns - finding.likely_ns, after.low, after.high)
     band = interval_text(after.low, after.high)
     if finding.of_step_ns:
         return f"{likely} per step ({band}) instead of the {duration(step_ns)} that it takes by now"

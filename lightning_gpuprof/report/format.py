@@ -4,12 +4,22 @@
 same texts. A tie is rounded to the even digit, as Python does.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from math import floor, log10
 
 from lightning_gpuprof.report.document import Interval, Place, Quantity, Unit, Value
 from lightning_gpuprof.report.labels import phase_label
-from lightning_gpuprof.units import between, duration, percent, percents, size
+from lightning_gpuprof.units import (
+    between,
+    duration,
+    interval_text,
+    percent,
+    percent_decimals,
+    percents,
+    size,
+    size_interval,
+)
 
 NOT_MEASURED = "-"
 STATES = {"good": "ok", "bad": "bad", "look": "look", "neutral": "", "not_measured": NOT_MEASURED}
@@ -18,13 +28,13 @@ _SIGNIFICANT = 4
 _SMALLEST = 1e-4
 
 
-def shown(value: Value, unit: Unit) -> str:
-    """Format a value of a document by its unit.
+def shown(value: Value, unit: Unit, decimals: int | None = None) -> str:
+    """Format a value of a document by its unit, a share in a column with the column's decimals.
 
     >>> shown(1_500_000, "ns"), shown(0.25, "frac"), shown(-0.18, "change_frac")
-    ('1.50 ms', '25.0%', '-18.0%')
-    >>> shown(Interval(2e6, 3.5e6), "ns"), shown(None, "bytes")
-    ('2.00 to 3.50 ms', '-')
+    ('1.50 ms', '25%', '-18%')
+    >>> shown(Interval(2e6, 3.5e6), "ns"), shown(None, "bytes"), shown(0.25, "frac", decimals=1)
+    ('2.0 to 3.5 ms', '-', '25.0%')
     """
     if isinstance(value, Quantity):
         return shown(value.value, value.unit)
@@ -38,7 +48,18 @@ def shown(value: Value, unit: Unit) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return STATES.get(value, value) if unit == "state" else value
-    return _number(value, unit)
+    return _number(value, unit, decimals)
+
+
+def column_decimals(values: Iterable[Value], unit: Unit) -> int | None:
+    """Return the decimals with which the shares in a column stay aligned; None for other units.
+
+    >>> column_decimals([0.75, 0.034, None], "frac"), column_decimals([75, 3], "ns")
+    (1, None)
+    """
+    if unit not in ("frac", "change_frac"):
+        return None
+    return percent_decimals(*(value for value in values if isinstance(value, (int, float))))
 
 
 def place_name(place: Place) -> str:
@@ -57,13 +78,20 @@ def place_name(place: Place) -> str:
 
 
 def _interval(value: Interval, unit: Unit) -> str:
+    low, high = value.low, value.high
     if unit == "frac":
-        return percents(value.low, value.high)
-    low, high = _number(value.low, unit), _number(value.high, unit)
-    return between(low, high, from_nothing=not value.low and value.high > 0)
+        return percents(low, high)
+    if unit == "change_frac":
+        decimals = percent_decimals(max(abs(low), abs(high)))
+        return between(_number(low, unit, decimals), _number(high, unit, decimals))
+    if unit == "ns":
+        return interval_text(low, high)
+    if unit in ("bytes", "bytes_per_s"):
+        return f"{size_interval(low, high)}{'/s' if unit == 'bytes_per_s' else ''}"
+    return between(_number(low, unit), _number(high, unit), from_nothing=not low and high > 0)
 
 
-def _number(value: float, unit: Unit) -> str:
+def _number(value: float, unit: Unit, decimals: int | None = None) -> str:
     if unit == "ns":
         return duration(value)
     if unit == "bytes":
@@ -73,9 +101,9 @@ def _number(value: float, unit: Unit) -> str:
     if unit == "per_s":
         return f"{_short(value)}/s"
     if unit == "frac":
-        return percent(value)
+        return percent(value, decimals)
     if unit == "change_frac":
-        return f"{'+' if value >= 0 else ''}{percent(value)}"
+        return f"{'+' if value >= 0 else ''}{percent(value, decimals)}"
     if unit == "unix_ns":
         moment = datetime.fromtimestamp(value // 1e9, tz=timezone.utc)
         return moment.strftime("%Y-%m-%d %H:%M UTC")

@@ -22,7 +22,7 @@ from lightning_gpuprof.report.document import (
     Value,
     Verdict,
 )
-from lightning_gpuprof.report.format import place_name, shown
+from lightning_gpuprof.report.format import column_decimals, place_name, shown
 
 MOST_IN_FULL = 6
 """Of findings after this many only the titles are shown."""
@@ -129,16 +129,19 @@ def _table(columns: Sequence[Column], rows: Sequence[Mapping[str, Value]], *, ve
         and any(row.get(column.key) is not None for row in rows)
     ]
     right = [at for at, column in enumerate(filled) if column.unit not in LEFT]
-    cells = [list(_cells(row, filled)) for row in rows]
+    decimals = [column_decimals((row.get(c.key) for row in rows), c.unit) for c in filled]
+    cells = [list(_cells(row, filled, decimals)) for row in rows]
     return table([plain(column.label) for column in filled], cells, right=right)
 
 
-def _cells(row: Mapping[str, Value], columns: Sequence[Column]) -> Iterator[str]:
+def _cells(
+    row: Mapping[str, Value], columns: Sequence[Column], decimals: Sequence[int | None]
+) -> Iterator[str]:
     texts = [at for at, column in enumerate(columns) if column.unit == "text"]
     note = row.get("note")
     for at, column in enumerate(columns):
         value = row.get(column.key)
-        text = _cell(value, column)
+        text = _cell(value, column, decimals[at])
         if at == 0 and row.get("level"):
             text = f"&emsp;{text}"
         if note and texts and at == texts[-1]:
@@ -146,12 +149,12 @@ def _cells(row: Mapping[str, Value], columns: Sequence[Column]) -> Iterator[str]
         yield text
 
 
-def _cell(value: Value, column: Column) -> str:
+def _cell(value: Value, column: Column, decimals: int | None) -> str:
     if value is None:
         return "" if column.unit in LEFT else shown(value, column.unit)
     if isinstance(value, Place):
         return _place(value)
-    text = shown(value, column.unit)
+    text = shown(value, column.unit, decimals)
     return code(text) if column.unit == "code" and text else plain(text)
 
 
@@ -164,11 +167,12 @@ def _place(place: Place) -> str:
 
 def _bars(part: Bars) -> str:
     header = ["", part.value_label, "Share", *([part.device_label] if part.device_label else [])]
+    decimals = column_decimals((bar.frac for bar in part.bars), "frac")
     rows = [
         [
             "&emsp;" * bar.level + plain(bar.label),
             "" if bar.value is None else shown(bar.value, part.unit),
-            "" if bar.frac is None else shown(bar.frac, "frac"),
+            "" if bar.frac is None else shown(bar.frac, "frac", decimals),
             "" if bar.device_value is None else shown(bar.device_value, part.unit),
         ][: len(header)]
         for bar in part.bars

@@ -13,7 +13,7 @@ from lightning_gpuprof.report.document import (
     Text,
     Verdict,
 )
-from lightning_gpuprof.report.format import shown
+from lightning_gpuprof.report.format import column_decimals, shown
 
 CARD = "border: 1px solid #8884; border-radius: 8px; padding: 12px 16px; max-width: 980px"
 MUTED = "opacity: .7; font-size: 13px"
@@ -61,11 +61,13 @@ def _part(part: Part) -> Iterator[str]:
         yield from (_tag("div", line, MUTED) for line in part.lines)
     elif isinstance(part, Bars):
         longest = max((bar.value or 0 for bar in part.bars), default=0) or 1
+        decimals = column_decimals((bar.frac for bar in part.bars), "frac")
         rows = ""
         for bar in part.bars:
             if not bar.level:
                 width = f"{BAR}; width: {round(220 * (bar.value or 0) / longest)}px"
-                cells = (bar.label, shown(bar.frac, "frac"), shown(bar.value, part.unit))
+                share = shown(bar.frac, "frac", decimals)
+                cells = (bar.label, share, shown(bar.value, part.unit))
                 texts = "".join(_cell(cell) for cell in cells)
                 rows += (
                     f'<tr>{texts}<td style="text-align: left">{_tag("span", "", width)}</td></tr>'

@@ -13,6 +13,7 @@ from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.trials import FASTER, NOT_RUN, ChangedSettings, Trial
 from lightning_gpuprof.trials.change import Change, changes, merged, snippet
 from lightning_gpuprof.trials.pairs import MIN_FRAC
+from lightning_gpuprof.units import percent
 
 _EXPECTED_WITHOUT_FINDING = 0.1
 """A change that no finding proposes is expected to save this share of what it could save at
@@ -94,7 +95,7 @@ class WatchedRun:
         """Return why a change that suits the program is not worth a trial; empty if it is."""
         share = change.share(self.results)
         if value is None and share < MIN_FRAC:
-            return f"it could save {share:.1%} of a step at most"
+            return f"it could save {percent(share)} of a step at most"
         if change.alters and not asked:
             return (
                 f"it alters results, and no finding proposes it: pass --change {change.name} to "

@@ -28,6 +28,7 @@ from lightning_gpuprof.trials.change import snippet
 from lightning_gpuprof.trials.pairs import MAX_PAIRS, MIN_FRAC, MIN_PAIRS, Pairs, TrainedBlock
 from lightning_gpuprof.trials.processes import ChildFailed, Variant
 from lightning_gpuprof.trials.proposals import Candidate, WatchedRun
+from lightning_gpuprof.units import percent
 
 TOLERANCE = 1e-3
 """Losses agree if they differ by at most this, times one more than the loss."""
@@ -137,7 +138,7 @@ class TrialSeries:
             and ceiling < MIN_FRAC
         ):
             saved = max(0.0, ceiling)
-            return f"without any wait for data a step would save {saved:.1%} at most"
+            return f"without any wait for data a step would save {percent(saved)} at most"
         earlier = [
             trial
             for trial in self._trials

@@ -14,7 +14,7 @@ ONE_RANK = {"ranks": CPU["ranks"], "memory": (".empty", "Device memory was not m
 WHAT_EACH_VIEW_SAYS = {
     "char_lm/version_0": {
         **CPU,
-        "overview": (".hero", "55.2% of each step (23.9 ms) waits for data"),
+        "overview": (".hero", "55% of each step (23.9 ms) waits for data"),
         "steps": (".facts-line", "47.7 ms"),
         "timeline": (".card", "1 events over 5.00 \u00b5s"),
         "operators": ("tr", "aten::addmm\t864"),
@@ -25,7 +25,7 @@ WHAT_EACH_VIEW_SAYS = {
         **ONE_RANK,
         "overview": (".hero", "GPU busy\n100.0%"),
         "steps": (".card", "Steps 0 to 199 of 200, one by one."),
-        "timeline": (".card", "Busy 83.5% of 465 ms in 6 whole steps"),
+        "timeline": (".card", "Busy 84% of 465 ms in 6 whole steps"),
         "operators": (".meter", "On tensor cores\n81.0%"),
         "roofline": (".card", "Peaks of NVIDIA A100"),
         "compare": (".hero", "197 steady steps against"),
@@ -44,7 +44,7 @@ WHAT_EACH_VIEW_SAYS = {
     "two_ranks": {
         "overview": (".hero", "GPU busy\n100.0%"),
         "steps": (".card", "of 300"),
-        "timeline": (".phases tr", "27.4%\t28.2 ms"),
+        "timeline": (".phases tr", "27%\t28.2 ms"),
         "operators": (".meter", "Device busy\n98.5%"),
         "roofline": CPU["roofline"],
         "memory": (".card", "rank 1 of the 2 that measured their memory has the least room"),
@@ -97,7 +97,7 @@ def test_a_component_has_its_host_and_device_time_below_its_phase(page):
     rows = page.rows(".phases")
     at = next(i for i, row in enumerate(rows) if row[0] == "encoder")
     assert rows[at - 1][0] == "Forward"
-    assert rows[at][2:] == ["19.1%", "5.03 ms", "5.81 ms"]
+    assert rows[at][2:] == ["19%", "5.03 ms", "5.81 ms"]
     indent = (
         "return [...document.querySelectorAll('.phases tbody tr')].slice(arguments[0], "
         "arguments[0] + 2).map(row => parseInt(getComputedStyle(row.cells[0]).paddingLeft))"

@@ -22,7 +22,7 @@ def test_the_slowest_steps_tell_what_differed_and_open_their_surroundings(page):
 
 def test_memory_is_shown_over_the_run_by_kind_with_the_batch_size_that_fills_it(page):
     page.open("gpu", view="memory")
-    said = page.wait_for(".card", "fragmentation 25.0% (inactive split of reserved), 0 retries")
+    said = page.wait_for(".card", "fragmentation 25% (inactive split of reserved), 0 retries")
     assert "large pool" in said
     page.wait_for(".card", "At most 22.0 GiB of 80.0 GiB reserved")
     row = next(row for row in page.rows(".phases") if row[0] == "Optimizer state")
@@ -286,13 +286,13 @@ def test_the_run_that_began_last_is_shown_where_none_is_picked(page):
 
 def test_trials_stand_beside_the_findings_predicted_against_measured(page):
     page.open("two_cycles")
-    page.wait_for(".card", "measured together: 40.0% less per step")
+    page.wait_for(".card", "measured together: 40% less per step")
     page.wait_for(".card", "Needed no trial, or failed")
     row = next(row for row in page.rows("[data-table='trials']") if "num_workers=2" in row[0])
-    assert {"3.80 to 4.20 ms", "10.0 ms", "6.00 ms"} <= set(row)
+    assert {"3.8 to 4.2 ms", "10.0 ms", "6.00 ms"} <= set(row)
     rows = page.rows("[data-table='trial_effects']")
     effects = next(row for row in rows if "num_workers=2" in row[0])
-    assert {"3.00 to 5.00 ms", "bit-equal"} <= set(effects)
+    assert {"3 to 5 ms", "bit-equal"} <= set(effects)
     page.wait_for(".finding", "measured (num_workers=2)")
 
 
@@ -310,7 +310,7 @@ def test_a_slow_down_and_its_captures_are_marked_over_the_steps(page):
     page.browser.wait(f"{lines} === 3 || null")
     before = page.wait_for(".card", "Before and during the slow-down")
     assert "train.py:31" in before
-    assert "process memory\t1.00 GiB\t2.00 GiB\t+100.0%" in before
+    assert "process memory\t1.00 GiB\t2.00 GiB\t+100%" in before
     page.click("ul.legend button.link", "capture 0 because of a slow-down, steps 860 to 862")
     page.wait_for("h1", "Timeline")
     address = page.browser.run("return decodeURIComponent(location.hash)")

@@ -116,7 +116,7 @@ def test_a_run_that_waited_for_cores_is_warned_of(
     base = write_run(make_session({"forward": MS}), name="base")
     new = write_run(make_session({"forward": MS}, records=noted), name="new")
     main(["compare", base, new])
-    warning = "note: The new run waited 30.0% of its time for a free core."
+    warning = "note: The new run waited 30% of its time for a free core."
     assert (warning in capsys.readouterr().out) is warned
 
 
@@ -304,7 +304,7 @@ def test_a_prediction_that_did_not_hold_comes_with_what_else_differs(
     new = make_session({"forward": 5 * MS}, records=[busy], loader=Loader(num_workers=0))
     main(["compare", *(write_run(run, name=name) for name, run in {"a": base, "b": new}.items())])
     out = " ".join(capsys.readouterr().out.split())
-    assert "training waited 0.0% of its time for a core before the change and 40.0% after it" in out
+    assert "training waited 0% of its time for a core before the change and 40% after it" in out
 
 
 @pytest.mark.parametrize(("factor", "more"), [(1.1, "1.03 ms more"), (0.8, "2.06 ms less")])

@@ -125,7 +125,7 @@ def test_markdown_of_two_runs_begins_with_the_answer(tries, capsys):
     out = capsys.readouterr().out
     assert out.startswith("## Comparison of `faster against base`\n")
     assert "\n**Result: The new run is faster: 33% less time per step (" in out
-    assert "| Data wait | 5.00 ms | 0 ns | -5.00 ms | -100.0% | beyond noise |\n" in out
+    assert "| Data wait | 5.00 ms | 0 ns | -5.00 ms | -100% | beyond noise |\n" in out
     head = "**Gone, or nearly**\n\n|  | Finding | What it says |\n|---|---|---|\n"
     assert f"{head}| critical | `data-wait` |" in out
     assert "| `loss` | yes | 2 | 0 | 0.5 | 0.5 |\n" in out

@@ -142,7 +142,7 @@ def test_the_first_case_that_applies_makes_the_finding(analyze):
         sample = DeviceSample(step=1, start_ns=0, end_ns=1, samples=1, **fields)
         return judge(analyze(WORK, records=[sample]))
 
-    assert judged(busy_frac=0.75).title == "busy 75.0%"
+    assert judged(busy_frac=0.75).title == "busy 75%"
     assert judged(busy_frac=0.75).evidence == {"busy_frac": 0.75}, "without what was not measured"
     assert judged(busy_frac=0.25).title == "idle"
     assert judged().title == "idle"

@@ -59,7 +59,7 @@ def test_what_is_between_epochs_is_a_share_of_the_run_and_never_more_than_all_of
     )
     finding = finding_of(run, "worker-startup")
     # 9 s between epochs and 0.9 s in their first steps, of a run of 12 s.
-    assert finding.title.endswith("(82.5% of the run)")
+    assert finding.title.endswith("(82% of the run)")
     assert finding.saving_ns.high > run.step_ns  # more than a step takes, in all of which it is not
     assert step_of(finding, run) == run.step_ns + 90 * MS
     assert finding.saving_ns.middle < step_of(finding, run)

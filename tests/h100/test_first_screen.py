@@ -36,8 +36,8 @@ def test_operators_and_kernels_stand_by_their_time_on_the_device(h100):
     table = text[text.index("TOP KERNELS") :].splitlines()
     figures = " ".join(" ".join(table[1:3]).split())
     assert figures == (
-        "Kernels 31, Matrix multiplies 60.9%, Occupancy 2.0%, Host syncs 0.0%, Launch gaps 97.6%, "
-        "Launch overhead 11.8%, Exposed copies 0.1%"
+        "Kernels 31, Matrix multiplies 61%, Occupancy 2.0%, Host syncs 0%, Launch gaps 98%, "
+        "Launch overhead 12%, Exposed copies 0.1%"
     )
     assert table[3].split() == ["Kernel", "Time", "Share", "Calls", "Occupancy"]
     operators = text[text.index("TOP OPERATORS") : text.index("TOP KERNELS")]

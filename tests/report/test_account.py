@@ -64,7 +64,7 @@ def test_what_was_done_once_in_a_short_run_is_said_beside_the_verdict(document_o
     start = OutsideSpan("setup", 0, 900 * MS, {"other": 900 * MS}, {"other/setup": 900 * MS})
     verdict = verdict_of(document_of(WORK, records=[start], wall_ns=1_900 * MS))
     assert verdict.kind == "nothing"
-    assert "47.4% of this run was done only once" in verdict.sentence
+    assert "47% of this run was done only once" in verdict.sentence
 
 
 def test_lines_between_epochs_have_their_hook_and_their_share_of_the_samples(document_of):

@@ -19,7 +19,7 @@ def test_the_rank_that_others_wait_for_is_the_answer(tmp_path, capsys):
     assert main(["analyze", str(tmp_path / "job")]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "job: traces of 2 of 2 ranks of a job" in text
-    assert "Rank 1 comes last once: the others wait 500 µs for it (31.2% of" in text
+    assert "Rank 1 comes last once: the others wait 500 µs for it (31% of" in text
     assert "Before these it computes for longer than they do." in text
     assert "0 [0, 1]" in text
 

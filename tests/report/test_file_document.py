@@ -82,7 +82,7 @@ def test_the_text_of_a_snapshot_has_what_is_in_use_and_who_holds_it():
     text = render(build_memory("oom.pickle", DUMP))
     assert text.startswith("oom.pickle: a snapshot of the CUDA allocator's memory\n")
     assert "  in use            4.00 GiB (at the peak of the history)\n" in text
-    assert "  Activations  3.00 GiB  75.0%" in text
+    assert "  Activations  3.00 GiB  75%" in text
     assert "  train.py:12  step      3.00 GiB       4\n" in text
 
 

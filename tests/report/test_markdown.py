@@ -33,7 +33,7 @@ def test_a_comparison_is_headed_as_one():
 def test_a_finding_is_an_entry_with_its_saving_place_and_change():
     assert (
         "1.  **host-sync holds the step back** (`host-sync`, warning)\n\n"
-        "    - saves 2.00 to 3.00 ms per step (20 to 30%), 90% sure of the cause\n"
+        "    - saves 2.0 to 3.0 ms per step (20 to 30%), 90% sure of the cause\n"
         "    - where: `train.py:12` (`loss.item()`)\n"
         "    - change: Do less of host-sync.\n\n"
         "    ```python\n    a = 1\n    b = 2\n    ```\n"
@@ -72,7 +72,7 @@ def test_a_table_shows_its_first_rows_and_pipes_in_names_are_escaped():
     text = render(document())
     assert (
         "| Operator | Line | Device self | Share | Calls |\n|---|---|--:|--:|--:|\n"
-        "| `aten::mm` | `train.py:12` (`loss.item()`) | 4.00 ms | 40.0% | 12,000 |\n"
+        "| `aten::mm` | `train.py:12` (`loss.item()`) | 4.00 ms | 40% | 12,000 |\n"
         "| &emsp;`a\\|b` |  | 1.00 ms | - | 2 |\n\n"
     ) in text
     assert "aten::add" not in text
@@ -81,7 +81,7 @@ def test_a_table_shows_its_first_rows_and_pipes_in_names_are_escaped():
 
 def test_sections_for_verbose_are_left_out_unless_asked_for():
     assert "Does it wait?" not in render(document())
-    assert "| look | 40.0% | Does it wait? Look there. |" in render(document(), verbose=True)
+    assert "| look | 40% | Does it wait? Look there. |" in render(document(), verbose=True)
 
 
 def test_the_change_of_a_verdict_without_a_finding_is_code():

@@ -123,7 +123,7 @@ def busy(make_session, write_run, *, queued, workers):
 
 def test_a_busy_machine_is_named(make_session, write_run):
     assert busy(make_session, write_run, queued=40, workers=0) == [
-        "Training waited 40.0% of its time for a free core, because other programs used the 4 "
+        "Training waited 40% of its time for a free core, because other programs used the 4 "
         "cores as well: times and savings here include that wait."
     ]
 

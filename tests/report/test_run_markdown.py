@@ -47,7 +47,7 @@ def test_a_finding_is_an_entry_with_its_saving_place_and_change(report):
     page = report_markdown(report(finding(places=(where,), change="a = 1\nb = 2")))
     assert (
         "1.  **2 syncs** (`host-sync`, warning)\n\n"
-        "    - saves 1.00 to 2.00 ms per step (14 to 29%), 90% sure of the cause, "
+        "    - saves 1.0 to 2.0 ms per step (14 to 29%), 90% sure of the cause, "
         "interval not tested\n"
         "    - where: `train.py:3` (`x | y`)\n"
         "    - change: Wait for none.\n\n"
@@ -73,8 +73,8 @@ def test_the_phases_are_a_table(report):
     page = report_markdown(report(parts={"data_wait/a|b": MS}))
     assert (
         "mean per steady step, host clock: 7.00 ms\n\n|  | Mean | Share |\n|---|--:|--:|\n"
-        "| Data wait | 2.00 ms | 28.6% |\n| &emsp;a\\|b | 1.00 ms | 14.3% |\n"
-        "| Forward | 5.00 ms | 71.4% |\n"
+        "| Data wait | 2.00 ms | 29% |\n| &emsp;a\\|b | 1.00 ms | 14% |\n"
+        "| Forward | 5.00 ms | 71% |\n"
     ) in page
 
 

@@ -39,7 +39,7 @@ def test_the_text_leads_with_the_step_and_leaves_out_what_is_the_same(two_traces
 
     text = capsys.readouterr().out
     assert text.index("median step") < text.index("Compute") < text.index("KERNELS BY KIND")
-    assert "+100.0%" in text
+    assert "+100%" in text
     assert "Communication not hidden" not in text
     assert "BEFORE AND AFTER" in text
 

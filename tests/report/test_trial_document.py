@@ -16,7 +16,7 @@ def document():
 
 def test_what_to_change_comes_first_as_code(document):
     verdict = document.verdict
-    assert (verdict.kind, verdict.title) == ("change", "Measured together: 40.0% less per step")
+    assert (verdict.kind, verdict.title) == ("change", "Measured together: 40% less per step")
     assert verdict.change == TRIALS.paste
     assert document.sections[0].id == "verdict"
 
@@ -54,7 +54,7 @@ def test_the_text_has_each_trial_and_what_to_change(document):
     assert "  Trainer(..., log_every_n_steps=50)\n  DataLoader(..., num_workers=2)\n" in text
     own = next(line for line in text.splitlines() if line.startswith("  num_workers=2 "))
     assert own.split() == (
-        ["num_workers=2", "3.80", "to", "4.20", "ms", "40.0%", "10.0", "ms", "6.00", "ms", "faster"]
+        ["num_workers=2", "3.8", "to", "4.2", "ms", "40%", "10.0", "ms", "6.00", "ms", "faster"]
     )
     assert "  num_workers=2: its longer first step pays off by step 3.\n" in text
     assert "  note: Steps are on one device.\n" in text
@@ -93,13 +93,13 @@ def test_a_single_winner_without_a_check_is_marked_so(document):
     winner = replace(TRIALS.trials[0], verdict="faster", gain_frac=0.4)
     check = Trial(change="combination", verdict="undecided", note="its check ran out of time")
     only = replace(TRIALS, trials=(winner,), combination=check)
-    assert "Measured: 40.0% less per step (its check ran out of time)" in render(build_trial(only))
+    assert "Measured: 40% less per step (its check ran out of time)" in render(build_trial(only))
 
 
 def test_a_ceiling_alone_says_how_much_there_is_to_gain(document):
     ceiling = replace(TRIALS.trials[0], change="without_callback", value="A", ceiling=True)
     alone = build_trial(replace(TRIALS, trials=(ceiling,), combination=None, paste=""))
-    assert alone.verdict.title == "At most 40.0% of a step can be gained in one place"
+    assert alone.verdict.title == "At most 40% of a step can be gained in one place"
     assert "without_callback=A shows the most" in alone.verdict.sentence
     slower = replace(ceiling, verdict="same")
     same = build_trial(replace(TRIALS, trials=(slower,), combination=None, paste=""))

@@ -8,7 +8,7 @@ const VERDICT = {
   type: "verdict",
   kind: "change",
   label: "Fix first",
-  title: "55.2% of each step waits for data",
+  title: "55% of each step waits for data",
   sentence: "Make batches in worker processes.",
   change: "DataLoader(..., num_workers=2)",
   gain: "a step of 27.1 ms instead of 43.3 ms",
@@ -18,12 +18,12 @@ const FINDING = {
   type: "finding",
   id: "data-wait",
   severity: "critical",
-  title: "55.2% of each step waits for data",
+  title: "55% of each step waits for data",
   advice: "Make batches in worker processes.",
   change: "DataLoader(..., num_workers=2)",
   short_change: "DataLoader(..., num_workers=2)",
   short_change_is_code: true,
-  saving: { short: "25 to 50%", sentence: "saves 10.9 to 21.6 ms per step" },
+  saving: { short: "25 to 50%", sentence: "saves 11 to 22 ms per step" },
   no_saving: "no time is claimed as saved",
   evidence: [
     { key: "data_wait_ns", label: "data wait", value: 23.9e6, unit: "ns" },
@@ -81,7 +81,7 @@ test("the answer stands on top: the verdict between large figures, and the step 
   assert.deepEqual(hero.texts("code.one-line"), [VERDICT.change]);
   assert.deepEqual(
     hero.all("div.strip-part").map((part) => part.attributes.title),
-    ["Forward: 75.0%", "Backward: 25.0%"],
+    ["Forward: 75%", "Backward: 25%"],
   );
 });
 
@@ -114,9 +114,9 @@ test("a finding shows its saving, its change, its evidence and its places as the
   const root = drawn(FINDING);
   assert.deepEqual(root.texts("h3"), [FINDING.title]);
   assert.deepEqual(root.texts("span.gain-text"), ["25 to 50%"]);
-  assert.deepEqual(root.texts("p.gain-text"), ["saves 10.9 to 21.6 ms per step"]);
+  assert.deepEqual(root.texts("p.gain-text"), ["saves 11 to 22 ms per step"]);
   assert.deepEqual(root.texts("pre.code"), [FINDING.change]);
-  assert.deepEqual(root.texts("dd"), ["23.9 ms (55.2%)", "0", "90.0%"]);
+  assert.deepEqual(root.texts("dd"), ["23.9 ms (55%)", "0", "90%"]);
   assert.deepEqual(root.all("ul.where")[0].texts("code"), ["train.py:7", "for batch in loader:"]);
 });
 
@@ -177,7 +177,7 @@ test("figures that were not measured are left out of a line of figures", () => {
     { key: "b_ns", label: "b", value: { type: "interval", low: 2e6, high: 3e6 }, unit: "ns" },
   ];
   const root = drawn({ type: "figures", figures }, TABLE);
-  assert.deepEqual(root.texts("dd"), ["2.00 to 3.00 ms"]);
+  assert.deepEqual(root.texts("dd"), ["2.0 to 3.0 ms"]);
 });
 
 test("a chart is drawn by the page, and elsewhere is a link to its view", () => {

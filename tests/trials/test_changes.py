@@ -51,7 +51,7 @@ def test_every_change_says_what_it_does_and_where(values):
     [
         ("num_workers", {"cpu_count": 4}, [1, 2, 4]),
         ("num_workers", {"loader": {"num_workers": 2, "persistent_workers": True}}, [4, 0, 1]),
-        ("num_workers", {"phases": {"forward": MS}}, "the wait for data is 0.0% of a step"),
+        ("num_workers", {"phases": {"forward": MS}}, "the wait for data is 0% of a step"),
         ("num_workers", {"loader": {"shares": "the model"}}, "the data set reads the model, of"),
         ("num_workers", {"loader": {"batch_size": 0}}, "its batches come from no DataLoader"),
         ("prefetch_factor", {}, "there are no workers"),

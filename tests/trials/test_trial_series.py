@@ -281,7 +281,7 @@ def test_proposals_come_by_what_they_are_expected_to_save(context):
     assert names[:2] == ["cached_batches", "num_workers"]
     reasons = {trial.change: trial.note for trial in others}
     assert reasons["pin_memory"] == "there is no GPU to copy batches to"
-    assert reasons["deferred_logging"] == "it could save 0.0% of a step at most"
+    assert reasons["deferred_logging"] == "it could save 0% of a step at most"
     assert reasons["batch_size"].startswith("it alters results, and no finding proposes it")
 
 

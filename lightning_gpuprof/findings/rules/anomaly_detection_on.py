@@ -30,7 +30,7 @@ from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration
+from lightning_gpuprof.units import interval_text
 
 NODE_LOW_NS, NODE_HIGH_NS = 80_000, 200_000
 """The least and the most that formatting the stack for a node takes (docs/adr/0031)."""
@@ -61,7 +61,7 @@ def judge(run: RunResults) -> Finding | None:
     high = formatting.high + (1 + ERROR) * searches_ns
     saving = Range(low=min(round(low), most), high=min(round(high), most))
     severity, sure = grade(saving, step_ns), bool(nodes or sampled)
-    costs = f" and costs up to {duration(saving.high)} of each step" if sure else ""
+    costs = f" and costs {interval_text(0, saving.high)} of each step" if sure else ""
     return Finding(
         severity=Severity.WARNING if severity is Severity.INFO else severity,
         title=f"Anomaly detection is on{costs}",

@@ -92,7 +92,7 @@ def waiting_side(run: RunResults, findings: Sequence[Finding] = ()) -> tuple[str
     ids = dict.fromkeys(finding.id for finding in findings if finding.id in answering)
     if ids:
         advice = f"Look at {name_findings(tuple(ids))}."
-    share = percent(device.state_frac[device.state]).replace(".0%", "%")
+    share = percent(device.state_frac[device.state])
     if device.state is StepState.DEVICE_BOUND:
         advice = f"It had work queued in {share} of steps. {advice}"
     elif state is StepState.DEVICE_BOUND:

@@ -9,6 +9,7 @@ import { PHASES } from "./labels.js";
 /** @typedef {import("./payloads").Place} Place */
 /** @typedef {import("./payloads").Interval} Interval */
 /** @typedef {number | null | undefined} Measured */
+/** @typedef {readonly (readonly [number, string])[]} Scales */
 
 const TIMES = /** @type {const} */ ([
   [1e9, "s"],
@@ -31,12 +32,13 @@ const EXACT_DIGITS = 60;
 const STATES = { good: "ok", bad: "bad", look: "look", neutral: "", not_measured: NOT_MEASURED };
 
 /**
- * Formats a value of a document by its unit.
+ * Formats a value of a document by its unit, a share in a column with the column's decimals.
  * @param {Value | undefined} value
  * @param {Unit} unit
+ * @param {number | null} [decimals]
  * @returns {string}
  */
-export function shown(value, unit) {
+export function shown(value, unit, decimals) {
   if (value === null || value === undefined) return NOT_MEASURED;
   if (typeof value === "object") {
     if (value.type === "quantity") return shown(value.value, value.unit);
@@ -44,7 +46,17 @@ export function shown(value, unit) {
   }
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "string") return unit === "state" ? (STATES[value] ?? value) : value;
-  return quantity(value, unit);
+  return quantity(value, unit, decimals);
+}
+
+/**
+ * The decimals with which the shares in a column stay aligned; null for other units.
+ * @param {(Value | undefined)[]} values
+ * @param {Unit} unit
+ */
+export function columnDecimals(values, unit) {
+  if (unit !== "frac" && unit !== "change_frac") return null;
+  return percentDecimals(...values.filter((value) => typeof value === "number"));
 }
 
 /**
@@ -63,8 +75,68 @@ export function placeName(place) {
  * @param {Unit} unit
  */
 function interval({ low, high }, unit) {
-  if (unit === "frac") return percentRange(low, high);
-  return between(quantity(low, unit), quantity(high, unit), low === 0 && high > 0);
+  switch (unit) {
+    case "frac":
+      return percentRange(low, high);
+    case "change_frac": {
+      const decimals = percentDecimals(Math.max(Math.abs(low), Math.abs(high)));
+      return between(quantity(low, unit, decimals), quantity(high, unit, decimals), false);
+    }
+    case "ns":
+      return range(low, high, TIMES, "ns");
+    case "bytes":
+      return range(low, high, SIZES, "B");
+    case "bytes_per_s":
+      return `${range(low, high, SIZES, "B")}/s`;
+    default:
+      return between(quantity(low, unit), quantity(high, unit), low === 0 && high > 0);
+  }
+}
+
+/**
+ * An interval in one unit, with as few digits as its width supports: `interval_text` of units.py.
+ * @param {number} low
+ * @param {number} high
+ * @param {Scales} scales
+ * @param {string} base
+ */
+function range(low, high, scales, base) {
+  const [scale, unit] = scaleOf(Math.max(Math.abs(low), Math.abs(high)), scales, base);
+  const decimals = rangeDecimals(low / scale, high / scale, scale);
+  const [from, to] = [toDigits(low / scale, decimals), toDigits(high / scale, decimals)];
+  return between(`${from} ${unit}`, `${to} ${unit}`, Number(from) === 0 && Number(to) > 0);
+}
+
+/**
+ * The decimals of an interval's ends: the first digit of its width, and of the larger end two to three digits.
+ * Below zero, ends are rounded to tens and so on.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} scale
+ */
+function rangeDecimals(low, high, scale) {
+  const largest = exponentOf(Math.max(Math.abs(low), Math.abs(high)));
+  const byWidth = high > low ? -exponentOf(high - low) : 2 - largest;
+  const decimals = Math.min(Math.max(byWidth, 1 - largest), 2 - largest);
+  return scale > 1 ? decimals : Math.min(decimals, 0);
+}
+
+/**
+ * Rounds to decimals; no whole number to fewer than two digits, or three if the first is 1.
+ * @param {number} value
+ * @param {number} decimals
+ */
+function toDigits(value, decimals) {
+  const digits = Math.abs(value).toExponential(2).startsWith("1") ? 3 : 2;
+  const own = Math.max(decimals, Math.min(0, digits - 1 - exponentOf(value)));
+  if (own < 0) return String(Number(rounded(value / 10 ** -own, 0)) * 10 ** -own);
+  const text = rounded(value, own);
+  return Number(text) ? text : text.replace("-", "");
+}
+
+/** The power of ten of a number's first digit, once rounded to three digits. @param {number} value */
+function exponentOf(value) {
+  return Number(value.toExponential(2).split("e")[1]);
 }
 
 /**
@@ -83,8 +155,9 @@ function between(low, high, fromNothing) {
 /**
  * @param {number} value
  * @param {Unit} unit
+ * @param {number | null} [decimals]
  */
-function quantity(value, unit) {
+function quantity(value, unit, decimals) {
   switch (unit) {
     case "ns":
       return duration(value);
@@ -95,9 +168,9 @@ function quantity(value, unit) {
     case "per_s":
       return `${count(value)}/s`;
     case "frac":
-      return percent(value);
+      return percent(value, decimals);
     case "change_frac":
-      return `${value >= 0 ? "+" : ""}${percent(value)}`;
+      return `${value >= 0 ? "+" : ""}${percent(value, decimals)}`;
     case "unix_ns":
       return utc(value);
     case "count":
@@ -109,25 +182,51 @@ function quantity(value, unit) {
 
 /** @param {Measured} ns */
 export function duration(ns) {
-  if (!isMeasured(ns)) return NOT_MEASURED;
-  for (const [scale, unit] of TIMES) {
-    if (Math.abs(ns) >= scale) return `${threeDigits(ns / scale)} ${unit}`;
-  }
-  return `${rounded(ns, 0)} ns`;
+  return isMeasured(ns) ? scaled(ns, TIMES, "ns") : NOT_MEASURED;
 }
 
 /** @param {Measured} bytes */
 export function size(bytes) {
-  if (!isMeasured(bytes)) return NOT_MEASURED;
-  for (const [scale, unit] of SIZES) {
-    if (Math.abs(bytes) >= scale) return `${threeDigits(bytes / scale)} ${unit}`;
-  }
-  return `${rounded(bytes, 0)} B`;
+  return isMeasured(bytes) ? scaled(bytes, SIZES, "B") : NOT_MEASURED;
 }
 
-/** @param {Measured} frac */
-export function percent(frac) {
-  return isMeasured(frac) ? `${rounded(frac * 100, 1)}%` : NOT_MEASURED;
+/**
+ * @param {number} value
+ * @param {Scales} scales
+ * @param {string} base
+ */
+function scaled(value, scales, base) {
+  const [scale, unit] = scaleOf(value, scales, base);
+  return `${scale > 1 ? threeDigits(value / scale) : rounded(value, 0)} ${unit}`;
+}
+
+/**
+ * The largest unit of which a value is at least one, once rounded to three digits.
+ * @param {number} value
+ * @param {Scales} scales
+ * @param {string} base
+ * @returns {readonly [number, string]}
+ */
+function scaleOf(value, scales, base) {
+  return scales.find(([scale]) => Math.abs(value) >= 0.9995 * scale) ?? [1, base];
+}
+
+/**
+ * A share, with as many decimals as it needs alone.
+ * @param {Measured} frac
+ * @param {number | null} [decimals]
+ */
+export function percent(frac, decimals) {
+  return isMeasured(frac) ? `${rounded(frac * 100, decimals ?? percentDecimals(frac))}%` : NOT_MEASURED;
+}
+
+/**
+ * How many decimals shares need that are read together: one below a tenth, and just below 100%.
+ * @param {...number} fracs
+ */
+function percentDecimals(...fracs) {
+  const needsOne = fracs.map(Math.abs).some((frac) => (frac > 0 && frac < 0.0995) || (frac >= 0.995 && frac < 1));
+  return needsOne ? 1 : 0;
 }
 
 /**

@@ -4,7 +4,7 @@
 import { chipColor, ink } from "./colors.js";
 import { columns, unevenness } from "./columns.js";
 import { card, code, codeLine, h, prose, shorten } from "./dom.js";
-import { percent, placeName, shortKernel, shown } from "./format.js";
+import { columnDecimals, percent, placeName, shortKernel, shown } from "./format.js";
 import { multiples } from "./multiples.js";
 import { scrollBox } from "./scroll.js";
 import { placeOf, table, visibleColumns } from "./table.js";
@@ -384,7 +384,8 @@ export function meters({ figures }) {
 /** @param {Bars} spec */
 function barTable({ id, unit, bars, value_label: valueLabel = "Mean", device_label: deviceLabel }) {
   const longest = Math.max(Number.MIN_VALUE, ...bars.flatMap((bar) => [bar.value ?? 0, bar.device_value ?? 0]));
-  const shares = bars.some((bar) => bar.frac !== null);
+  const fracs = bars.map((bar) => bar.frac);
+  const shares = fracs.some((frac) => frac !== null) ? columnDecimals(fracs, "frac") : null;
   return h(
     "table.phases",
     { "data-table": id },
@@ -396,7 +397,7 @@ function barTable({ id, unit, bars, value_label: valueLabel = "Mean", device_lab
         null,
         h("th", { scope: "col" }, h("span.sr", null, "Part")),
         h("th", { scope: "col" }, h("span.sr", null, "Bar")),
-        shares && h("th.number", { scope: "col" }, "Share"),
+        shares !== null && h("th.number", { scope: "col" }, "Share"),
         h("th.number", { scope: "col" }, valueLabel),
         deviceLabel && h("th.number", { scope: "col" }, deviceLabel),
       ),
@@ -413,7 +414,7 @@ function barTable({ id, unit, bars, value_label: valueLabel = "Mean", device_lab
  * @param {Bar} bar
  * @param {import("./payloads").Unit} unit
  * @param {number} longest
- * @param {boolean} shares
+ * @param {number | null} shares The decimals of shares, null if there are none.
  * @param {boolean} onDevice
  */
 function barRow(bar, unit, longest, shares, onDevice) {
@@ -435,7 +436,7 @@ function barRow(bar, unit, longest, shares, onDevice) {
       draw(bar.level ? "i.bar.thin" : "i.bar", bar.value),
       draw("i.bar.on-device", bar.device_value),
     ),
-    shares && h("td.number", null, shown(bar.frac, "frac")),
+    shares !== null && h("td.number", null, shown(bar.frac, "frac", shares)),
     h("td.number.muted", null, shown(bar.value, unit)),
     onDevice && h("td.number.muted", null, shown(bar.device_value, unit)),
   );

@@ -2,7 +2,7 @@
 
 import { chipColor } from "./colors.js";
 import { h, shorten } from "./dom.js";
-import { shortKernel, shown } from "./format.js";
+import { columnDecimals, shortKernel, shown } from "./format.js";
 import { scrollBox } from "./scroll.js";
 
 /** @typedef {import("./payloads").Column} Column */
@@ -46,6 +46,15 @@ export function table(spec, { state = {}, label = spec.title ?? spec.id, open, s
   const columns = visibleColumns(spec);
   state.sort ??= spec.sort ?? undefined;
   const largest = largestValues(spec, columns);
+  const decimals = new Map(
+    columns.map(({ key, unit }) => [
+      key,
+      columnDecimals(
+        spec.rows.map((row) => row[key]),
+        unit,
+      ),
+    ]),
+  );
   const body = h("tbody");
   const heads = columns.map((column) => headCell(column, state, draw));
   const more = h("button.link", {
@@ -70,7 +79,7 @@ export function table(spec, { state = {}, label = spec.title ?? spec.id, open, s
     const rows = arrange(spec, state);
     const first = spec.first_rows ?? rowsToLookAt(spec.rows);
     const part = state.all ? rows : rows.slice(0, first);
-    body.replaceChildren(...part.map((row) => tableRow(row, spec, columns, largest, { open, select })));
+    body.replaceChildren(...part.map((row) => tableRow(row, spec, columns, { largest, decimals }, { open, select })));
     heads.forEach((head, index) => markSorted(head, columns[index], state));
     more.hidden = rows.length <= first;
     more.textContent = state.all ? `Show the first ${first}` : `Show all ${rows.length}`;
@@ -210,10 +219,10 @@ function markSorted(head, column, state) {
  * @param {Row} row
  * @param {Table} spec
  * @param {Column[]} columns
- * @param {Map<string, number>} largest
+ * @param {{largest: Map<string, number>, decimals: Map<string, number | null>}} ofColumns
  * @param {Pick<TableOptions, "open" | "select">} options
  */
-function tableRow(row, spec, columns, largest, { open, select }) {
+function tableRow(row, spec, columns, { largest, decimals }, { open, select }) {
   const color = spec.color && chipColor(String(row[spec.color] ?? ""));
   const show = open?.(row);
   const named = nameColumn(columns);
@@ -223,7 +232,7 @@ function tableRow(row, spec, columns, largest, { open, select }) {
     columns.map((column) => {
       const value = row[column.key];
       const isName = column === named;
-      const text = shorten(cellText(value, column.unit), LONGEST_TEXT);
+      const text = shorten(cellText(value, column.unit, decimals.get(column.key)), LONGEST_TEXT);
       const name = isName && show ? h("button.link", { onclick: show }, text) : text;
       const content = isName && select ? h("span", null, selectBox(row, text, select), name) : name;
       if (!isText(column)) return numberCell(content, row, column, largest);
@@ -288,9 +297,10 @@ function phaseIn(value) {
  * The content of a cell: a kernel's short name, or a line of code with its function.
  * @param {Value | undefined} value
  * @param {import("./payloads").Unit} unit
+ * @param {number | null} [decimals]
  */
-function cellText(value, unit) {
-  if (!value || typeof value !== "object" || value.type !== "place") return shown(value, unit);
+function cellText(value, unit, decimals) {
+  if (!value || typeof value !== "object" || value.type !== "place") return shown(value, unit, decimals);
   if (value.kernel && !value.name) return shortKernel(value.kernel);
   const text = shown(value, unit);
   return value.file && value.function ? `${text} ${value.function}` : text;

@@ -8,6 +8,7 @@ from lightning_gpuprof.findings.question_figures import suggested_workers
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.trials import ChangedSettings
 from lightning_gpuprof.trials.change import NO_LOADER, Change, Values
+from lightning_gpuprof.units import percent
 
 MIN_WAIT_FRAC = 0.01
 """Without workers, and with less wait for data than this share of a step, no workers are tried."""
@@ -21,7 +22,7 @@ def _values(run: RunResults) -> Values:
         return f"the data set reads {loader.shares}, of which every worker would have a copy"
     workers = loader.num_workers
     if workers == 0 and (wait is None or wait.frac < MIN_WAIT_FRAC):
-        return f"the wait for data is {wait.frac if wait else 0.0:.1%} of a step"
+        return f"the wait for data is {percent(wait.frac if wait else 0.0)} of a step"
     suggested = suggested_workers(run) or 0
     counts = {0, suggested, cores, *(2**power for power in range(8) if 2**power <= cores)}
     if workers == 0 or loader.persistent_workers:

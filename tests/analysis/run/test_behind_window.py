@@ -201,7 +201,7 @@ def test_nothing_is_claimed_of_too_few_steps(behind, steps):
 def test_the_report_says_by_how_much_since_when_and_what_to_do(notices):
     (said,) = notices(more=0.5, wait=60)
     assert said.startswith("Behind the profiler window, from step 66 on, work on a batch takes 2.5")
-    assert "instead of 1.70 ms (49.7% more): torch.profiler leaves" in said
+    assert "instead of 1.70 ms (50% more): torch.profiler leaves" in said
     assert "CUPTI attached to the GPU" in said
     assert "Set teardown='on', or record a later window (wait=...) or none (trace=False)." in said
 

@@ -28,9 +28,7 @@ def compiling(seconds, *records, built=3, loaded=0):
 
 def test_compiling_of_graphs_that_break_is_wasted_in_a_short_run(evaluate):
     finding = evaluate(**compiling(9, BREAK, BREAK))
-    assert (
-        finding.title == "torch.compile takes 9.00 s once (90.0% of the run), and its graph breaks"
-    )
+    assert finding.title == "torch.compile takes 9.00 s once (90% of the run), and its graph breaks"
     assert finding.evidence == {
         "step_ns": 10 * MS,
         "compiling_ns": 90 * MS,
@@ -50,7 +48,7 @@ def test_compiling_of_graphs_that_break_is_wasted_in_a_short_run(evaluate):
 
 def test_without_a_break_a_longer_run_may_earn_it(evaluate):
     finding = evaluate(**compiling(9))
-    assert finding.title == "torch.compile takes 9.00 s once (90.0% of the run)"
+    assert finding.title == "torch.compile takes 9.00 s once (90% of the run)"
     assert "A longer run compiles no more often" in finding.advice
     assert span(finding) == (0, 90 * MS)
     assert finding.severity is Severity.WARNING

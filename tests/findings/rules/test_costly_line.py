@@ -39,7 +39,7 @@ def test_a_line_that_is_one_of_many_is_not_named(evaluate):
 def test_without_samples_the_operator_is_named(evaluate):
     trace = {"operators": [op("aten::mm", 4, 12 * MS), op("aten::add", 4, 2 * MS)]}
     finding = evaluate(PHASES, trace=trace)
-    assert finding.title == "aten::mm takes 6.00 ms of each step (60.0%)"
+    assert finding.title == "aten::mm takes 6.00 ms of each step (60%)"
     assert finding.evidence["calls_count"] == 2
 
 

@@ -13,7 +13,7 @@ def quota(evaluate, periods, throttled, *, threads=64, **options):
 
 def test_a_quota_that_is_used_up_in_most_periods_is_reported(evaluate):
     finding = quota(evaluate, 200, 150)
-    assert finding.title.startswith("A quota of 2.5 cores was used up in 75.0%")
+    assert finding.title.startswith("A quota of 2.5 cores was used up in 75%")
     assert "(torch has 64 threads)" in finding.advice
     assert finding.change.startswith("torch.set_num_threads(2)")
     assert (finding.severity, finding.saving_ns.high) == (Severity.WARNING, 0)

@@ -20,7 +20,7 @@ TWO = "DataLoader(..., num_workers=2, persistent_workers=True)"
 def test_a_long_wait_names_the_number_of_workers_that_hides_it(evaluate):
     finding = evaluate(WAITS, cpu_count=4, loader=IN_PROCESS)
     assert finding.severity is Severity.CRITICAL
-    assert finding.title == "60.0% of each step (6.00 ms) waits for data"
+    assert finding.title == "60% of each step (6.00 ms) waits for data"
     assert finding.change == TWO
     assert finding.evidence == {
         "data_wait_ns": 6 * MS,
@@ -196,9 +196,9 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(evaluate):
 def test_a_wait_for_the_programs_own_worker_processes_has_its_share_in_the_title(evaluate):
     polled = own_code_sampled(60, 100, callee="multiprocessing.poll")
     finding = evaluate(LONG, **polled, **SAMPLES)
-    assert finding.title.endswith("waits for data, 60.0% of it for own workers")
+    assert finding.title.endswith("waits for data, 60% of it for own workers")
     assert "For your own worker processes, in order of effort: 1. send" in finding.advice
-    assert "(multiprocessing.poll, 60.0%, t.py:7)" in finding.advice
+    assert "(multiprocessing.poll, 60%, t.py:7)" in finding.advice
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_work_that_can_be_done_once_comes_before_any_number_of_workers(evaluate)
 def test_own_code_that_surely_takes_a_fifth_comes_before_workers(evaluate, count, whole, first):
     finding = evaluate(LONG, **own_code_sampled(count, whole), **SAMPLES)
     assert (finding.change is None) is first
-    assert ("30.0% of it is your own code, above all unpack." in finding.advice) is first
+    assert ("30% of it is your own code, above all unpack." in finding.advice) is first
 
 
 @pytest.mark.parametrize(("count", "whole"), [(4, 100), (9, 9)])
@@ -317,7 +317,7 @@ def test_waiting_for_a_core_is_not_receiving_where_own_code_keeps_the_cores_busy
 
 def test_an_operation_of_workers_has_its_advice(evaluate):
     finding = evaluate(WAITS, records=worked(80, callee="json.loads"), **CROWDED)
-    assert "for every sample (json.loads, 80.0%, t.py:7)" in finding.advice
+    assert "for every sample (json.loads, 80%, t.py:7)" in finding.advice
 
 
 def test_busy_workers_stay_and_idle_workers_go(evaluate):

@@ -51,7 +51,7 @@ def test_communication_is_the_wait_of_the_last_rank(ranks):
 def test_without_the_records_of_some_ranks_communication_is_an_upper_bound(ranks, world, waits_ns):
     run = ranks(*(exchanging(64_400_000 - ns, ns, ns) for ns in waits_ns), world=world)
     (finding,) = evaluate_rules(run, [rules()["exposed-communication"]]).findings
-    assert finding.title == "Up to 54.4 ms of each step (84.5%) is exposed communication"
+    assert finding.title == "Up to 54.4 ms of each step (84%) is exposed communication"
     assert (finding.severity, finding.saving_ns.low) == (Severity.WARNING, 0)
     assert (finding.change, "some ranks are missing" in finding.advice) == (None, True)
     assert isinstance(outcome("straggler-rank", run), Abstained)

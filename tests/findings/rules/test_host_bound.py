@@ -70,7 +70,7 @@ def test_a_loop_that_writes_elements_in_place_is_not_an_optimizer(evaluate):
 def test_a_gpu_is_host_bound_if_the_host_is_hardly_ahead_of_it(evaluate):
     columns = {"device_dur": 10 * MS, "device/forward": 6 * MS, "run_ahead/forward": 10 * US}
     finding = evaluate(WORK, columns=columns, device=CUDA)
-    assert finding.title == "100.0% of the steps wait for the host to queue work"
+    assert finding.title == "100% of the steps wait for the host to queue work"
     columns["run_ahead/forward"] = 5 * MS
     assert evaluate(WORK, columns=columns, device=CUDA) is None
 

@@ -96,7 +96,7 @@ def stopping(ahead_ns):
 
 def test_marks_alone_show_that_the_host_stops(evaluate):
     finding = evaluate(WORK, columns=stopping(3 * MS), device=CUDA)
-    assert finding.title == "The host stops to wait for the device in 100.0% of steps"
+    assert finding.title == "The host stops to wait for the device in 100% of steps"
     idle_ns = finding.evidence["device_idle_at_most_ns"]
     assert span(finding) == (0, idle_ns)
     assert 5 * MS < idle_ns < 10 * MS

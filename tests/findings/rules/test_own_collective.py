@@ -19,7 +19,7 @@ def judge_line(ranks):
 
 def test_a_barrier_in_each_step_is_named_at_its_line(judge_line):
     finding = judge_line("torch.distributed.barrier()")
-    assert finding.title == "A collective at line 54 takes 4.00 ms of each step (33.3%)"
+    assert finding.title == "A collective at line 54 takes 4.00 ms of each step (33%)"
     assert [(place.line, place.phase) for place in finding.places] == [(54, "forward")]
     assert span(finding) == (0, 4 * MS)
     assert "pickled" not in finding.advice

@@ -11,7 +11,7 @@ def batches(common, padded):
 
 def test_padding_to_a_fixed_length_is_for_the_collate_function(evaluate):
     finding = evaluate(WORK, records=batches(600, 700))
-    assert finding.title == "60.0% of batch['ids'] (16 x 192) is padding in every row"
+    assert finding.title == "60% of batch['ids'] (16 x 192) is padding in every row"
     assert span(finding) == (3 * MS, round(0.6 * 1.4 * 10 * MS))
     assert "longest sequence of the batch" in finding.advice
     assert "alike length" not in finding.advice
@@ -20,7 +20,7 @@ def test_padding_to_a_fixed_length_is_for_the_collate_function(evaluate):
 def test_rows_that_stay_padded_are_to_be_grouped_by_length(evaluate):
     assert "Then put sequences of alike length" in evaluate(WORK, records=batches(600, 850)).advice
     finding = evaluate(WORK, records=batches(50, 500))
-    assert finding.title == "50.0% of batch['ids'] (16 x 192) is padding of unequal rows"
+    assert finding.title == "50% of batch['ids'] (16 x 192) is padding of unequal rows"
     assert finding.advice.startswith("Put sequences of alike length")
     assert span(finding) == (0, 5 * MS)
 

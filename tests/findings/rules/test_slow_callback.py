@@ -8,7 +8,7 @@ PHASES = {"forward": 7 * MS, "callbacks": 3 * MS}
 
 def test_a_slow_callback_is_named_with_its_cost(evaluate):
     finding = evaluate(PHASES, parts={"callbacks/GradNorm": 2_900_000, "callbacks/Bar": 10_000})[0]
-    assert finding.title == "GradNorm takes 2.90 ms of each step (29.0%)"
+    assert finding.title == "GradNorm takes 2.90 ms of each step (29%)"
     assert finding.severity is Severity.CRITICAL
     assert finding.places[0].name == "GradNorm"
     assert (finding.saving_ns.low, finding.saving_ns.high) == (2_088_000, 3_410_400)

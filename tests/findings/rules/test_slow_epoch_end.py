@@ -13,7 +13,7 @@ def ends(*each_ms, name="callbacks/Neighbours"):
 
 def test_a_callback_that_works_after_each_epoch_is_named(evaluate):
     (finding,) = evaluate(WORK, records=ends(50, 30, 30, 40))
-    assert finding.title == "Neighbours takes 37.5 ms between epochs (15.0% of the run)"
+    assert finding.title == "Neighbours takes 37.5 ms between epochs (15% of the run)"
     assert finding.severity is Severity.WARNING
     assert finding.when is When.BETWEEN
     assert finding.places[0].name == "Neighbours"

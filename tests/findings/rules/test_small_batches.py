@@ -13,7 +13,7 @@ def test_an_evaluation_of_single_samples_is_to_take_larger_batches(evaluate, sta
     finding = evaluate(PREDICT, loader=SINGLE, stage=stage)
     assert finding.title == "A batch holds a single sample and takes 1.00 ms"
     assert finding.change == "DataLoader(..., batch_size=32)"
-    assert "(30.0% of the time)" in finding.advice
+    assert "(30% of the time)" in finding.advice
     assert finding.severity is Severity.CRITICAL
     # Of what is around the model 31 of 32 go; at most nine tenths of all that.
     assert span(finding) == (290_625, 871_875)

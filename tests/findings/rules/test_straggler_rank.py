@@ -190,27 +190,27 @@ S = 1_000 * MS
         (
             [CoreWait(10 * S, 3 * S)],
             [CoreWait(10 * S, S)],
-            "It waits for a core in 30.0% of the time, the others in 10.0%",
+            "It waits for a core in 30% of the time, the others in 10%",
         ),
         (
             [IoPressure(10 * S, 4 * S)],
             [IoPressure(10 * S, 0)],
-            "Its machine waits for storage in 40.0% of the time, the others in 0.0%",
+            "Its machine waits for storage in 40% of the time, the others in 0%",
         ),
         (
             [CoreWait(10 * S, 0), PageFaults(9, 2 * S)],
             [CoreWait(10 * S, 0), PageFaults(9, 0)],
-            "The kernel gives out memory in 20.0% of its time",
+            "The kernel gives out memory in 20% of its time",
         ),
         (
             [BatchSizes((150,) * 8)],
             [BatchSizes((100,) * 8)],
-            "Its batches hold 50.0% more than those of the others",
+            "Its batches hold 50% more than those of the others",
         ),
         (
             [device_sample(max_sm_clock_mhz=1200)],
             [device_sample(max_sm_clock_mhz=1500)],
-            "Its GPU runs at a clock 20.0% below the others",
+            "Its GPU runs at a clock 20% below the others",
         ),
         (
             [device_sample(max_others_count=2)],

@@ -12,7 +12,7 @@ def test_heat_is_a_warning_with_its_share_and_the_clocks(evaluate):
     ]
     finding = evaluate({"forward": 1}, records=records)
     assert finding.severity is Severity.WARNING
-    assert finding.title == ("Clocks were held down in 25.0% of readings: heat")
+    assert finding.title == ("Clocks were held down in 25% of readings: heat")
     assert finding.evidence == {"throttled_frac": 0.25, "min_sm_clock_per_s": 900_000_000}
     assert finding.saving_ns.high == 0
 

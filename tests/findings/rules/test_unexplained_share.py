@@ -28,7 +28,7 @@ def test_data_that_is_made_again_for_each_epoch_is_named_with_its_line(analyze):
     run = analyze(WORK, flags=EPOCH_FLAGS, records=[*REMADE, sampled])
     (finding,) = evaluate_rules(run).findings
     assert finding.id == "unexplained-share"
-    assert finding.title == "train_dataloader takes 30.0 ms per epoch (27.0% of the run)"
+    assert finding.title == "train_dataloader takes 30.0 ms per epoch (27% of the run)"
     assert finding.severity is Severity.CRITICAL
     assert finding.when is When.BETWEEN
     assert "9 times" in finding.advice
@@ -67,7 +67,7 @@ def test_a_profiler_that_was_left_on_is_to_be_left_out(analyze):
     )
     (finding,) = evaluate_rules(run).findings
     assert finding.id == "unexplained-share"
-    assert finding.title == "SimpleProfiler takes 2.00 ms of each step (16.7% of the run)"
+    assert finding.title == "SimpleProfiler takes 2.00 ms of each step (17% of the run)"
     assert finding.change == "Trainer(...)  # without profiler="
     assert finding.saving_ns.low == 1_600_000
 
@@ -136,7 +136,7 @@ def began(name, seconds):
 
 def test_work_before_the_first_step_is_named_with_its_share_of_the_run(evaluate):
     (finding,) = evaluate(STEPS, records=began("other/setup", 3), wall_ns=5 * SECONDS)
-    assert finding.title == "setup takes 3.00 s once (60.0% of the run)"
+    assert finding.title == "setup takes 3.00 s once (60% of the run)"
     assert finding.when is When.BETWEEN
     assert finding.advice.endswith("A longer run does it no more often.")
     assert finding.saving_ns.low == 0

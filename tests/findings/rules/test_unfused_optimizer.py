@@ -67,7 +67,7 @@ def test_what_the_trainer_does_around_a_few_small_tensors_is_not_saved(evaluate)
 
 def test_a_custom_optimizer_that_loops_can_be_replaced_by_torchs_own(evaluate, by_hand):
     finding = by_hand()
-    assert finding.title == "PaperAdamW takes 10.0 ms of each step (50.0%), unfused"
+    assert finding.title == "PaperAdamW takes 10.0 ms of each step (50%), unfused"
     assert "loops over 100 tensors in Python" in finding.advice
     assert finding.change == "torch.optim.AdamW(..., fused=True)  # in place of PaperAdamW"
     assert span(finding) == span(evaluate(UPDATES, model=model()))

@@ -11,7 +11,7 @@ def test_a_low_peak_is_a_fact_that_claims_no_time(evaluate):
     advice = Advice(step=50, batch_size=32, suggested_batch_size=128)
     finding = evaluate({"forward": 1}, records=[LOW, advice])
     assert finding.severity is Severity.INFO
-    assert finding.title == "The memory peak is 20.0 GiB, 25.0% of the device"
+    assert finding.title == "The memory peak is 20.0 GiB, 25% of the device"
     assert finding.change == "DataLoader(..., batch_size=128)"
     assert finding.evidence["suggested_batch_size_count"] == 128
     assert finding.saving_ns.high == 0

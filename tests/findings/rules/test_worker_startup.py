@@ -145,7 +145,7 @@ AMID = {
 def test_workers_that_start_within_an_epoch_are_reported_so(evaluate, judge):
     (finding,) = evaluate(**AMID, loader=Loader(num_workers=1))
     # 58 ms at every fifth step of 23.6 ms on average.
-    assert "every 5 steps: 11.6 ms of each step (49.2%)" in finding.title
+    assert "every 5 steps: 11.6 ms of each step (49%)" in finding.title
     assert finding.change.startswith("DataLoader(..., persistent_workers=True)")
     assert finding.cause_ns.high == 11_600 * US
     assert finding.when is When.IN_STEPS

@@ -64,7 +64,7 @@ def test_the_document_names_the_ranks_and_figures_are_per_step_of_a_rank():
     document = trace_document(analyze_file(MERGED))
     (note,) = document.section("origin").body[0].lines
     assert note.startswith("The file joins the traces of 4 ranks")
-    assert "busy 25.0% (TP00) to 40.0% (TP03); findings are of TP00." in note
+    assert "busy 25% (TP00) to 40% (TP03); findings are of TP00." in note
     assert document.section("device_time_2").title == "The time of device 2 (TP02)"
     assert {row["rank"] for row in document.rows("steps")} == set(RANKS)
     assert not any("launches have no kernel" in text for text in document_texts(document))
