@@ -131,7 +131,6 @@ def _of_savings(document):
         yield from figures_in(interval_text(0, saving.indirect_ns))
         if saving.cause_high_ns is not None:
             yield from figures_in(interval_text(saving.cause_low_ns, saving.cause_high_ns))
-            yield from figures_in(interval_text(0, saving.cause_high_ns))
         if (after := saving.step_after_ns) is not None:
             yield from figures_in(interval_text(after.low, after.high))
             yield inside(after.low + saving.high_ns - saving.likely_ns, after.low, after.high)

@@ -103,7 +103,7 @@ def test_counters_are_a_row_per_kernel_with_its_limit(tmp_path, capsys):
     assert ["Kernel", "Launches", "Time", "Occupancy", "SM", "DRAM", "Limit"] in table
     assert ["copy", "1", "20.0", "µs", "90%", "5.0%", "70%", "memory"] in table
     limit = ["latency:", "below", "60%", "of", "both", "peaks"]
-    assert ["tiny", "2", "2.00", "µs", "-", "20%", "10.0%", *limit] in table
+    assert ["tiny", "2", "2.00", "µs", "-", "20.0%", "10%", *limit] in table
     assert not any("unknown" in row for row in table)
 
 

@@ -66,7 +66,7 @@ def test_a_world_model_from_phases_to_its_parts(example, run, said):
         max_epochs=1,
         **PLAIN,
     )
-    share = r"\d+\.\d%"
+    share = r"\d+(?:\.\d)?%"
     phases = rf"data: {share} \| fwd: {share} \| bwd: {share}"
     with said(rf"\[PROFILE\] {phases} \| .*total: \d+\.\d+s/\d+ steps"):
         trainer.fit(Dreamer(), DataLoader(episodes(80), batch_size=4))

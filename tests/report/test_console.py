@@ -42,7 +42,7 @@ def test_the_first_screen_is_in_the_order_of_the_document():
             "FIX FIRST\n  host-sync holds the step back\n",
             "  where   train.py:12 `loss.item()`\n",
             "  change  Do less of host-sync.\n          a = 1\n          b = 2\n",
-            "  gain    a step of 7.50 ms",
+            "  gain    a step of 7.5 ms",
             "WHERE A STEP GOES (mean per step)",
             "Forward",
             "WHAT HOLDS IT BACK",

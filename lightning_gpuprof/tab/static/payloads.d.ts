@@ -260,7 +260,7 @@ export interface Saving {
   /** The trial that measured the saving; None if it is an estimate. */
   measured: string | null;
   /**
-   * Such as "saves 2.00 to 3.50 ms per step (17 to 30%), 90% sure of the cause, 9 in 10 such estimates
+   * Such as "saves 2.0 to 3.5 ms per step (17 to 30%), 90% sure of the cause, 9 in 10 such estimates
    * held".
    */
   sentence: string;
