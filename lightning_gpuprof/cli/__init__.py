@@ -16,7 +16,7 @@ from lightning_gpuprof.units import ascii_only
 _START = """\
 to begin with:
   Trainer(callbacks=[GpuProfCallback()])    in your program: train as usual
-  lightning-gpuprof report                  the newest run in ./lightning_logs
+  lightning-gpuprof report                  the newest run in ./lightning_logs, or nearby
   tensorboard --logdir lightning_logs       the same and more in its PROFILE tab
 """
 

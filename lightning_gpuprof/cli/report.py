@@ -1,11 +1,14 @@
 """`lightning-gpuprof report RUN`: where a run's time went, what holds it back, what to change."""
 
 import argparse
+import os
+from glob import glob
 from typing import Any
 
 from lightning_gpuprof.cli.arguments import add_form
 from lightning_gpuprof.cli.output import write_document, write_json
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.files import PLUGIN_DIR
 from lightning_gpuprof.records.span import split_span
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.charts.registry import NEEDS_MORE, PAGES, VIEWS, find_view
@@ -14,6 +17,8 @@ from lightning_gpuprof.report.stored_analysis import analyse_traces
 
 _ONE_RUN_VIEWS = sorted({*VIEWS, *PAGES} - set(NEEDS_MORE))
 DEFAULT_LOGS = "lightning_logs"
+NEARBY_DEPTH = 3
+"""Runs are looked for so many folders deep, such as in logs/lightning_logs/version_0."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run",
         metavar="RUN",
         nargs="?",
-        default=DEFAULT_LOGS,
         help="a run's log dir (lightning_logs/version_0), or a folder of runs, for the newest; "
-        f"RUN@0-4000 for its steps 0 to 4,000 alone; default: {DEFAULT_LOGS}",
+        f"RUN@0-4000 for its steps 0 to 4,000 alone; default: {DEFAULT_LOGS}, "
+        "or the newest run in this folder's subfolders",
     )
     form = add_form(parser)
     form.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
@@ -45,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
+    args.run = args.run or _default_run()
     if (args.html or args.view) and split_span(args.run)[1] is not None:
         raise ConfigError(
             f"{args.run} names steps of a run, but --html and --view show whole runs. Leave the "
@@ -62,6 +68,19 @@ def run(args: argparse.Namespace) -> int:
     document = build_run(load_report(args.run, session=args.session, analyse=True))
     write_document(document, args, verbose=args.verbose)
     return 0
+
+
+def _default_run() -> str:
+    """Return Lightning's usual folder of logs; if that is missing, the newest run nearby."""
+    if os.path.isdir(DEFAULT_LOGS):
+        return DEFAULT_LOGS
+    records = [
+        path
+        for depth in range(1, NEARBY_DEPTH + 1)
+        for path in glob(os.path.join(*["*"] * depth, PLUGIN_DIR, "rank*.jsonl"))
+    ]
+    newest = max(records, key=os.path.getmtime, default=None)
+    return DEFAULT_LOGS if newest is None else newest.partition(f"{os.sep}{PLUGIN_DIR}")[0]
 
 
 def _view(path: str, name: str, session: int | None) -> Any:

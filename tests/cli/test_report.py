@@ -114,6 +114,18 @@ def test_a_file_of_lines_that_are_no_runs_is_not_taken_for_the_runs_beside_it(
     assert "notes.jsonl is a file. Pass a run's log dir" in capsys.readouterr().err
 
 
+def test_without_a_path_and_without_lightning_logs_the_newest_run_nearby_is_read(
+    make_session, write_run, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    for version, seconds in enumerate((2, 1)):
+        run = write_run(make_session({"forward": 5 * MS}), name=f"logs/lightning_logs/{version}")
+        record = next(Path(run).rglob("rank0.jsonl"))
+        os.utime(record, (seconds, seconds))
+    assert main(["report"]) == 0
+    assert capsys.readouterr().out.startswith("logs/lightning_logs/0: fit")
+
+
 def test_without_a_path_lightnings_own_log_dir_is_looked_into(
     make_session, write_run, tmp_path, monkeypatch, capsys
 ):
