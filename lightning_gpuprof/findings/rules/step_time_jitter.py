@@ -116,7 +116,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
         evidence["steps_between_count"] = round(spikes.every_steps)
     return Finding(
         severity=Severity.BY_SAVING if regular else Severity.INFO,
-        title=f"{spikes.count} of {spikes.steps} steps take {excess} more{rhythm}",
+        title=f"{spikes.count} of {spikes.steps} steps take {excess} more than usual{rhythm}",
         advice=advice,
         evidence=evidence,
         saving_ns=saving,
