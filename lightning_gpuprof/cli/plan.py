@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -79,23 +80,23 @@ def run(args: argparse.Namespace) -> int:
             f"A plan is for a script or for --model, and {given} given. Pass the script that "
             "calls Trainer.fit, as in `lightning-gpuprof plan train.py`, or --model file.py:make."
         )
-    planned = _planned(args)
+    program = program_of(args) if args.script is not None else []
+    planned = _planned(args, program)
     document = {"schema_version": 1, "measured": False, **asdict(planned)}
     if args.json:
         print(json.dumps(document, indent=2))
         return 0
     from lightning_gpuprof.report.console import render_for
 
-    shown = plan_document(planned, args.model or args.script)
+    shown = plan_document(planned, args.model or " ".join(program))
     sys.stdout.write(render_for(shown, sys.stdout))
     return 0
 
 
-def _planned(args: argparse.Namespace) -> "Plan":
+def _planned(args: argparse.Namespace, program: Sequence[str]) -> "Plan":
     vram_bytes = args.vram or DEFAULT_CARDS
     # Imported below: these load torch.
-    if args.script is not None:
-        program = program_of(args)
+    if program:
         from lightning_gpuprof.trials.plan_program import plan_program
 
         return plan_program(
@@ -116,8 +117,8 @@ def _planned(args: argparse.Namespace) -> "Plan":
         )
 
 
-def plan_document(plan: "Plan", model: str) -> Document:
-    """Return a plan as a document; `model` is how the command was given the model."""
+def plan_document(plan: "Plan", name: str) -> Document:
+    """Return a plan as a document; `name` is the program or the function of the model."""
     first, line = plan.points[0], plan.allocated
     exact = first.exact_bytes
     parts = (
@@ -138,7 +139,7 @@ def plan_document(plan: "Plan", model: str) -> Document:
         SCHEMA_VERSION,
         Subject(
             kind="plan",
-            name=model,
+            name=name,
             line=f"Predicted, not measured: {plan.precision}, {first.optimizer}, one device",
         ),
         (

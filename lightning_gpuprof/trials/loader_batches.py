@@ -53,9 +53,10 @@ def batches_like(loader: Any, first: Any, to_device: Callable[[Any], Any]) -> Lo
     sizes = {leaf.shape[0] for leaf in _tensors(first) if leaf.dim()}
     if len(sizes) != 1 or sizes != {own_size}:
         lengths = " and ".join(str(size) for size in sorted(sizes))
+        tensors = f"tensors have lengths of {lengths}" if sizes else "tensors are unknown"
         raise ConfigError(
-            "The train loader makes whole batches, and batches of other sizes cannot be made from "
-            f"the first, whose tensors {f'have lengths of {lengths}' if sizes else 'are unknown'}. "
+            "There are several train loaders, or one that makes whole batches. Batches of other "
+            f"sizes cannot be made from the first, whose {tensors}. "
             "Pass --model with a function that makes batches."
         )
     assert own_size is not None
@@ -63,9 +64,9 @@ def batches_like(loader: Any, first: Any, to_device: Callable[[Any], Any]) -> Lo
         lambda size: _stretched(first, size),
         own_size,
         samples=None,
-        note=f"The train loader makes whole batches, here of {own_size}. A batch of another size "
-        "is its first batch with another first dimension of all tensors; later batches may be "
-        "longer.",
+        note="There are several train loaders, or one that makes whole batches, here of "
+        f"{own_size}. A batch of another size is the first batch with another first dimension of all tensors; "
+        "later batches may be longer.",
     )
 
 

@@ -80,6 +80,11 @@ def plan_program(
 def _why_not(name: str, result: PlanResult, status: int) -> str:
     if result.error is not None:
         return f"{name}: {result.error}"
+    if result.reached_training and result.raised is None:
+        return (
+            f"A training step of {name} on tensors without data failed, and the script caught the "
+            "exception. Let it raise, or pass --model."
+        )
     if result.reached_training:
         return (
             f"A training step of {name} on tensors without data failed: {result.raised}. The "

@@ -137,6 +137,7 @@ def test_a_script_has_its_own_batch_sizes_and_precision_unless_others_are_given(
     assert planned["program"] == ["train.py", "fit", "--config", "c.yaml"]
     assert (planned["batch_sizes"], planned["precision"]) == (None, None)
     printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith("train.py fit --config c.yaml: Predicted, not measured")
     assert "batch size of the script 32, samples of its dataset 640" in printed
     options = ["--batch-sizes", "4,8", "--precision", "16-mixed", "--vram", "1GiB"]
     assert main(["plan", *options, "--", "python", "train.py", "--vram", "x"]) == 0

@@ -75,7 +75,7 @@ def test_a_stream_of_batches_gives_its_first_with_another_length():
     batches = like(DataLoader(Stream(5, (4, 3)), batch_size=None))
     assert (batches.own_size, batches.samples) == (4, None)
     assert batches.batch(9).shape == (9, 3)
-    assert "makes whole batches, here of 4" in batches.note
+    assert "one that makes whole batches, here of 4." in batches.note
 
 
 def test_several_loaders_give_the_batch_of_all_with_another_length():

@@ -189,6 +189,14 @@ def test_own_arguments_come_before_those_of_the_script(script):
             "Trainer().fit(Net(), loader())",
             "on tensors without data failed: .* Pass --model",
         ),
+        (
+            "Net.training_step = lambda self, batch: 1 / 0\n"
+            "try:\n"
+            "    Trainer().fit(Net(), loader())\n"
+            "except ZeroDivisionError:\n"
+            "    pass",
+            "failed, and the script caught the exception. Let it raise, or pass --model",
+        ),
     ],
 )
 def test_a_script_that_cannot_be_planned_is_refused_with_the_remedy(script, lines, message):
