@@ -65,8 +65,8 @@ def batches_like(loader: Any, first: Any, to_device: Callable[[Any], Any]) -> Lo
         own_size,
         samples=None,
         note="There are several train loaders, or one that makes whole batches, here of "
-        f"{own_size}. A batch of another size is the first batch with another first dimension of all tensors; "
-        "later batches may be longer.",
+        f"{own_size}. A batch of another size is the first batch with another first dimension of "
+        "all tensors; later batches may be longer.",
     )
 
 

@@ -55,7 +55,7 @@ LightningCLI(BoringModel, BoringDataModule)
 def script(write_text, tmp_path, monkeypatch):
     """Write a script that ends with these lines; returns its path."""
     monkeypatch.chdir(tmp_path)
-    return lambda lines: str(write_text(MODEL + lines, name="train.py"))
+    return lambda lines: str(write_text(MODEL + lines, name="planned_script.py"))
 
 
 @pytest.fixture
