@@ -10,7 +10,6 @@ from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
     Finding,
-    Horizon,
     Range,
     Severity,
     When,
@@ -72,14 +71,12 @@ def evaluate_rules(run: RunResults, chosen: Collection[Rule] | None = None) -> E
 
 
 def make_plan(findings: Sequence[Finding]) -> list[tuple[Finding, Effort]]:
-    """Return changes with what each takes: quick changes first, else as ranked."""
-    all_rules, order = rules(), list(Horizon)
-    plan = [
-        (finding, finding.effort or all_rules[finding.id].effort)
+    """Return changes, as findings are ranked, with what each takes."""
+    return [
+        (finding, finding.effort or rules()[finding.id].effort)
         for finding in findings
         if finding.is_change
     ]
-    return sorted(plan, key=lambda item: order.index(item[1].horizon))
 
 
 def step_of(finding: Finding, run: RunResults) -> int | None:

@@ -64,6 +64,8 @@ MOST_SETTINGS = 3
 FIRST_ROWS = 8
 MIN_FIT_DIFFERENCE = 0.01
 """The sentence gives both changes if those of the whole fit and of a steady step differ by this."""
+UNEQUALLY_BUSY_FRAC = 0.2
+"""The title says so if the runs waited for a core for shares of their time that differ by this."""
 DIFFERENCE = "relative to the base's value, or absolute where that is less"
 NO_OUTPUTS = (
     "No batch has recorded outputs in both runs: whether they compute the same is unknown. Record "
@@ -270,14 +272,25 @@ def _verdict(base: Report, new: Report, result: Comparison) -> Section:
     sentence = comparison_sentence(result)
     steps = _steps_of_both(base, new, result)
     sure = result.verdict in (Outcome.FASTER, Outcome.SLOWER) and not result.other_model
+    title = f"The new run is {sentence}" if sure else f"{sentence[0].upper()}{sentence[1:]}"
     verdict = Verdict(
         kind="other_model" if result.other_model else _KINDS[result.verdict],
         label="Result",
-        title=f"The new run is {sentence}" if sure else f"{sentence[0].upper()}{sentence[1:]}",
+        title=title + _unequally_busy(base, new),
         sentence=f"{steps}; {INTERVAL_NOTE}." if result.fit_change is not None else f"{steps}.",
     )
     runs = (Figure("base", "base", base.name, "code"), Figure("new", "new", new.name, "code"))
     return Section("verdict", "", "first", (verdict, Figures(runs)))
+
+
+def _unequally_busy(base: Report, new: Report) -> str:
+    """Say which run had a busier machine, which may be the whole difference; empty if neither."""
+    waits = {"base": base.results.facts.core_wait, "new": new.results.facts.core_wait}
+    shares = {side: wait.busy_frac if wait is not None else 0.0 for side, wait in waits.items()}
+    side = max(shares, key=lambda side: shares[side])
+    if max(shares.values()) - min(shares.values()) < UNEQUALLY_BUSY_FRAC:
+        return ""
+    return f". But the {side} run waited {percent(shares[side])} of its time for a free core"
 
 
 _KINDS: dict[Outcome, Literal["faster", "slower", "no_difference", "too_short"]] = {

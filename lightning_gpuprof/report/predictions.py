@@ -16,7 +16,7 @@ from lightning_gpuprof.units import duration, percent
 OTHER_LENGTH = 2
 """Runs of which one has this many times the other's steps may differ by their length alone."""
 
-Outcome = Literal["held", "saved more", "saved less"]
+Outcome = Literal["held", "saved more", "saved less", "not shown"]
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,17 @@ class Prediction:
 
     @property
     def outcome(self) -> Outcome:
-        """Whether the measured saving meets the predicted interval.
+        """Whether the measured saving meets the predicted interval, if anything was saved for sure.
 
         >>> Prediction((), Interval(1, 3), Interval(2, 5), ()).outcome
         'held'
         >>> Prediction((), Interval(1, 3), Interval(4, 5), ()).outcome
         'saved more'
+        >>> Prediction((), Interval(1, 3), Interval(-1, 5), ()).outcome
+        'not shown'
         """
+        if self.measured.low <= 0 < self.measured.high and self.predicted.low > 0:
+            return "not shown"
         if self.measured.low > self.predicted.high:
             return "saved more"
         return "saved less" if self.measured.high < self.predicted.low else "held"

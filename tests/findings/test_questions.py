@@ -189,7 +189,7 @@ def test_every_phase_has_a_question_of_its_own_or_shares_one(analyze):
         assert answer.id == shared.get(phase.value, usual)
 
 
-def test_a_plan_begins_with_quick_wins_and_keeps_their_rank(analyze):
+def test_a_plan_keeps_the_rank_of_findings_and_says_what_each_change_takes(analyze):
     run = analyze(
         {"data_wait": 3 * MS, "forward": 3 * MS, "optimizer_step": 4 * MS, "logging": 2 * MS},
         loader=Loader(num_workers=0),
@@ -197,9 +197,8 @@ def test_a_plan_begins_with_quick_wins_and_keeps_their_rank(analyze):
     )
     findings = evaluate_rules(run).findings
     plan = make_plan(findings)
-    assert {finding.id for finding, _ in plan} == {finding.id for finding in findings}
-    quick = [finding for finding, effort in plan if effort.horizon is Horizon.QUICK]
-    assert quick == [finding for finding, _ in plan][: len(quick)]
+    assert [finding for finding, _ in plan] == list(findings)
+    assert plan[0][1].horizon in set(Horizon)
     assert all(effort.difficulty and effort.risk for _, effort in plan)
 
 

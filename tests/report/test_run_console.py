@@ -143,7 +143,7 @@ def test_a_saving_that_may_be_nothing_is_said_to_be_at_most_so_much(report):
 
 def test_verbose_has_the_plan_and_the_questions(waiting):
     lines = [" ".join(line.split()) for line in render(waiting, verbose=True).splitlines()]
-    plan = lines[lines.index("WHAT TO CHANGE (quick changes first)") + 2]
+    plan = lines[lines.index("WHAT TO CHANGE (as ranked above)") + 2]
     assert plan.startswith(f"quick {waiting.findings[0].id}")
     assert "First look at the finding data-wait." in lines
     assert any(line.startswith("look") and "Look at the finding" in line for line in lines)

@@ -49,7 +49,7 @@ class OwnCode:
         entry = self.entry
         if entry is None or entry.rpartition(".")[2] == self.function:
             return entry or self.function
-        return f"{entry}, there {self.function}"
+        return f"{entry} and, in it, {self.function}"
 
 
 def own_code(run: RunResults) -> OwnCode | None:

@@ -82,8 +82,9 @@ ADVICE = {
     LoaderChange.ASLEEP: "Workers wait as they make batches, for a network or another process, and "
     "use no core meanwhile: use more workers than cores, so that several wait at the same time, or "
     "ask for many items at once.",
-    LoaderChange.CHEAPER: "Make {what} cheaper: decode once beforehand, store tensors, and "
-    "index whole batches instead of samples.",
+    LoaderChange.CHEAPER: "Make {what} cheaper: do once, beforehand, what gives the same in "
+    "every epoch (decoding, parsing, features), store tensors, and index whole batches instead of "
+    "samples.",
 }
 FEW_FRAC = 0.25
 """If the median wait is below this share of the mean, single late batches are waited for."""

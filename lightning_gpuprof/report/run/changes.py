@@ -56,7 +56,7 @@ def not_worth_it_section(run: RunResults, findings: Sequence[Finding]) -> Sectio
 
 
 def plan_section(run: RunResults, findings: Sequence[Finding]) -> Section | None:
-    """Return the changes as a plan of work: quick changes first; None if nothing is to change."""
+    """Return the changes with what each takes and risks; None if nothing is to change."""
     plan = make_plan(findings)
     if not plan:
         return None
@@ -89,7 +89,7 @@ def plan_section(run: RunResults, findings: Sequence[Finding]) -> Section | None
         Column("risk", "Risk", "text"),
     )
     table = Table("plan", columns, tuple(rows))
-    return Section("plan", "What to change", "verbose", (table,), note="quick changes first")
+    return Section("plan", "What to change", "verbose", (table,), note="as ranked above")
 
 
 def checklist_section(run: RunResults, answers: Sequence[Answer]) -> Section:

@@ -396,7 +396,7 @@ def test_the_method_that_the_loader_calls_is_named_with_its_class(evaluate):
     lines = HostLines(100, (PARSING, COLLATING), {"data_wait": 100})
     finding = evaluate(WAITS, cpu_count=1, loader=IN_PROCESS, records=[lines])
     assert finding.title.endswith("waits for data, mostly in Corpus.get")
-    assert "above all Corpus.get, there parse" in finding.advice
+    assert "above all Corpus.get and, in it, parse" in finding.advice
 
 
 def test_before_python_3_11_the_class_is_the_datasets(evaluate):
