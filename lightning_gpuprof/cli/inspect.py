@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ import msgspec
 from lightning_gpuprof.cli.arguments import add_program, positive, program_of
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.inspect.advice import advice
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.writer import RecordWriter
@@ -98,7 +98,7 @@ def _syncs(inspection: Inspection) -> Iterator[str]:
         blocked = ""
         if site.blocked_ns is not None:
             blocked = f", {site.blocked_ns / site.steps_watched / 1000:.0f} µs blocked per step"
-        place = f"{_shown(site.file)}:{site.line}"
+        place = f"{short_path(site.file)}:{site.line}"
         yield f"\n{place}  {site.operation}  by {site.owner}  {count}{blocked}"
         yield f"    {site.source}"
         yield f"    -> {advice(site)}"
@@ -108,7 +108,9 @@ def _waste(inspection: Inspection) -> Iterator[str]:
     if inspection.waste:
         yield f"\nNeedless work ({_count(inspection.work_steps, 'step')})"
     for waste in inspection.waste:
-        place = "" if waste.place is None else f"{_shown(waste.place.file)}:{waste.place.line}  "
+        place = (
+            "" if waste.place is None else f"{short_path(waste.place.file)}:{waste.place.line}  "
+        )
         yield f"\n{place}{waste.title}"
         if waste.place is not None:
             yield f"    {waste.place.source}"
@@ -120,7 +122,7 @@ def _calls(inspection: Inspection) -> Iterator[str]:
         return
     yield f"\nA step makes {inspection.calls_per_step:,.0f} Python calls. By function of your own:"
     for row in inspection.calls:
-        place = f"{_shown(row.file)}:{row.line}"
+        place = f"{short_path(row.file)}:{row.line}"
         yield f"{row.makes:10,.0f} calls  {place}  {row.function}, called {times(row.calls)}"
     if any(row.to_workers for row in inspection.calls):
         # Imported here: few programs have such calls, and the import takes time.
@@ -157,9 +159,3 @@ def _inspect(program: Sequence[str], steps: int) -> Inspection:
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
-
-
-def _shown(path: str) -> str:
-    """Return a path below the current folder as relative to it."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative

@@ -7,6 +7,7 @@ from math import sqrt
 
 from msgspec import Struct
 
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.records.facts import FactBase
 from lightning_gpuprof.records.phases import Phase
 
@@ -159,7 +160,8 @@ class LineCount(Struct, frozen=True):
         >>> LineCount("forward", "t.py", 7, "<listcomp>", "", None, None, 9).named
         't.py:7'
         """
-        return f"{self.file}:{self.line}" if self.function.startswith("<") else self.function
+        at = f"{short_path(self.file)}:{self.line}"
+        return at if self.function.startswith("<") else self.function
 
     @property
     def waits(self) -> bool:

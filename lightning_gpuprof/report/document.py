@@ -12,7 +12,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.report.clean import clean_fields
 
 SCHEMA_VERSION = 2
@@ -37,6 +39,7 @@ class Place(Struct, frozen=True, tag="place", omit_defaults=True):
     """Where something is: a line of code, or a kernel, rank, phase or component by name."""
 
     file: str | None = None
+    """As it was recorded: relative to the working folder of the program, or absolute."""
     line: int | None = None
     function: str | None = None
     source: str | None = None
@@ -48,6 +51,13 @@ class Place(Struct, frozen=True, tag="place", omit_defaults=True):
     """A callback, logger, module or operator by name."""
     view: str | None = None
     """The tab's view that shows it."""
+    short_file: str | None = None
+    """An absolute `file` as surfaces show it, such as "torch/nn/module.py" or "~/data.py"."""
+
+    def __post_init__(self) -> None:
+        if self.file is not None and self.short_file is None:
+            if (short := short_path(self.file)) != self.file:
+                force_setattr(self, "short_file", short)
 
 
 class Interval(Struct, frozen=True, tag="interval"):

@@ -69,7 +69,8 @@ def place_name(place: Place) -> str:
     ('train.py:3', 'EMA rank 1')
     """
     if place.file is not None:
-        return place.file if place.line is None else f"{place.file}:{place.line}"
+        file = place.short_file or place.file
+        return file if place.line is None else f"{file}:{place.line}"
     names = [place.name or place.kernel]
     if place.rank is not None:
         names.append(f"rank {place.rank}")

@@ -23,10 +23,10 @@ WHAT_EACH_VIEW_SAYS = {
     },
     "nvidia": {
         **ONE_RANK,
-        "overview": (".hero", "GPU busy\n100.0%"),
+        "overview": (".hero", "GPU busy\n100%"),
         "steps": (".card", "Steps 0 to 199 of 200, one by one."),
         "timeline": (".card", "Busy 84% of 465 ms in 6 whole steps"),
-        "operators": (".meter", "On tensor cores\n81.0%"),
+        "operators": (".meter", "On tensor cores\n81%"),
         "roofline": (".card", "Peaks of NVIDIA A100"),
         "compare": (".hero", "197 steady steps against"),
         "traces": (".traces li", "1.69 MiB"),
@@ -42,9 +42,9 @@ WHAT_EACH_VIEW_SAYS = {
         "traces": (".traces li", "538 KiB"),
     },
     "two_ranks": {
-        "overview": (".hero", "GPU busy\n100.0%"),
+        "overview": (".hero", "GPU busy\n100%"),
         "steps": (".card", "of 300"),
-        "timeline": (".phases tr", "27%\t28.2 ms"),
+        "timeline": (".phases tr", "27.4%\t28.2 ms"),
         "operators": (".meter", "Device busy\n98.5%"),
         "roofline": CPU["roofline"],
         "memory": (".card", "rank 1 of the 2 that measured their memory has the least room"),
@@ -97,7 +97,7 @@ def test_a_component_has_its_host_and_device_time_below_its_phase(page):
     rows = page.rows(".phases")
     at = next(i for i, row in enumerate(rows) if row[0] == "encoder")
     assert rows[at - 1][0] == "Forward"
-    assert rows[at][2:] == ["19%", "5.03 ms", "5.81 ms"]
+    assert rows[at][2:] == ["19.1%", "5.03 ms", "5.81 ms"]
     indent = (
         "return [...document.querySelectorAll('.phases tbody tr')].slice(arguments[0], "
         "arguments[0] + 2).map(row => parseInt(getComputedStyle(row.cells[0]).paddingLeft))"

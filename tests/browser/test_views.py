@@ -292,7 +292,7 @@ def test_trials_stand_beside_the_findings_predicted_against_measured(page):
     assert {"3.8 to 4.2 ms", "10.0 ms", "6.00 ms"} <= set(row)
     rows = page.rows("[data-table='trial_effects']")
     effects = next(row for row in rows if "num_workers=2" in row[0])
-    assert {"3 to 5 ms", "bit-equal"} <= set(effects)
+    assert {"3.0 to 5.0 ms", "bit-equal"} <= set(effects)
     page.wait_for(".finding", "measured (num_workers=2)")
 
 
@@ -310,7 +310,7 @@ def test_a_slow_down_and_its_captures_are_marked_over_the_steps(page):
     page.browser.wait(f"{lines} === 3 || null")
     before = page.wait_for(".card", "Before and during the slow-down")
     assert "train.py:31" in before
-    assert "process memory\t1.00 GiB\t2.00 GiB\t+100%" in before
+    assert "process memory\t1.00 GiB\t2.00 GiB\t+100.0%" in before
     page.click("ul.legend button.link", "capture 0 because of a slow-down, steps 860 to 862")
     page.wait_for("h1", "Timeline")
     address = page.browser.run("return decodeURIComponent(location.hash)")

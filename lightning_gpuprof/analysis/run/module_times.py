@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.records.lines import ModuleCalls
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import times
@@ -59,6 +60,6 @@ def _advice(name: str, calls: ModuleCalls) -> str | None:
         return None
     return (
         f"called {times(calls.per_step[name])} per step with the same weights, at "
-        f"{place.file}:{place.line} `{place.source}`; fold time into the batch: "
+        f"{short_path(place.file)}:{place.line} `{place.source}`; fold time into the batch: "
         f"`{name}(x.flatten(0, 1))`"
     )

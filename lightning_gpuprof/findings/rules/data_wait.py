@@ -59,6 +59,7 @@ from lightning_gpuprof.findings.operators import (
     loading_operations,
 )
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, interval_text, percent, size
 
@@ -282,7 +283,7 @@ def _advice_on(operation: SampledOperation) -> str:
     line = operation.line
     name = line.callee or f"`{line.source.split('#')[0].strip()}`"
     advice = operation.pattern.whole_advice.rstrip(".")
-    return f"{advice} ({name}, {percent(operation.frac)}, {line.file}:{line.line})."
+    return f"{advice} ({name}, {percent(operation.frac)}, {short_path(line.file)}:{line.line})."
 
 
 def _workers(plan: LoaderPlan) -> int | None:

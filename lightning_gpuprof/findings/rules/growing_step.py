@@ -46,6 +46,7 @@ from lightning_gpuprof.findings.model import (
 )
 from lightning_gpuprof.findings.places import appending_line
 from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import SAME_WORK, Phase
 from lightning_gpuprof.units import duration
@@ -86,7 +87,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
     line = _line(run, phase) if phase is not None else None
     where = "in each step" if phase is None else f"in {phase.value}"
     if line is not None:
-        where = f"at {line.file}:{line.line} (`{line.source}`)"
+        where = f"at {short_path(line.file)}:{line.line} (`{line.source}`)"
     return _finding(run, pace, phases, WORKS_ON.format(where=where), line)
 
 

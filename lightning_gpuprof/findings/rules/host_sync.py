@@ -37,6 +37,7 @@ from lightning_gpuprof.analysis.trace.syncs import CHEAPER
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.needs import stops
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.units import duration, percent
 
@@ -165,7 +166,9 @@ def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | 
     title += f"({percent(whole_ns / step_ns)})"
     finding = _finding(run, title, evidence, saving, 0.7, whole_ns)
     first = next((place for place in finding.places if place.file), None)
-    at = f"{first.file}:{first.line}, `{first.source}`," if first is not None else "the loop"
+    at = "the loop"
+    if first is not None:
+        at = f"{short_path(first.file or '')}:{first.line}, `{first.source}`,"
     change = "total = values.sum()  # not sum(value.item() for value in values)"
     return replace(finding, advice=WHOLE.format(at=at), change=change, effort=LOOP_EFFORT)
 
@@ -196,7 +199,7 @@ def _finding(
     if places:
         first = places[0]
         owner = f" ({first.name})" if first.name else ""
-        begin = f"Begin with {first.file}:{first.line}, `{first.source}`{owner}. "
+        begin = f"Begin with {short_path(first.file or '')}:{first.line}, `{first.source}`{owner}. "
     return Finding(
         title=title,
         advice=begin + (GENERAL if run.trains else INFERENCE),

@@ -43,6 +43,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
 )
 from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
@@ -174,7 +175,8 @@ def _of_collector(run: RunResults, spikes: Spikes, collected_ns: int) -> Finding
     place = Place(phase=phase, name=name)
     if call is not None:
         saving = Range(*around(collected_ns))
-        advice = CALLED.format(function=call.function, file=call.file, line=call.line)
+        file = short_path(call.file)
+        advice = CALLED.format(function=call.function, file=file, line=call.line)
         place = Place.at(call, phase=phase, name=name)
     return Finding(
         title=f"Python's garbage collector takes {duration(collected_ns)} of each step",

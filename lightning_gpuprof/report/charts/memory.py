@@ -9,6 +9,7 @@ from lightning_gpuprof.analysis.memory.memory_dump import DeviceDump
 from lightning_gpuprof.analysis.memory.memory_use import rank_advice
 from lightning_gpuprof.analysis.run.sessions import same_session
 from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.records.schema import Advice, Device, Memory
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.memory_sites import last_snapshot
@@ -142,7 +143,7 @@ def _filled(device: DeviceDump) -> str:
     ]
     if device.peak.sites and device.peak.sites[0].file:
         line = device.peak.sites[0]
-        texts.append(f"the most at {line.file}:{line.line} ({size(line.bytes)})")
+        texts.append(f"the most at {short_path(line.file or '')}:{line.line} ({size(line.bytes)})")
     return ", ".join(texts)
 
 

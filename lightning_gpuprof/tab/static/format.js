@@ -64,7 +64,8 @@ export function columnDecimals(values, unit) {
  * @param {Place} place
  */
 export function placeName(place) {
-  if (place.file) return isMeasured(place.line) ? `${place.file}:${place.line}` : place.file;
+  const file = place.short_file || place.file;
+  if (file) return isMeasured(place.line) ? `${file}:${place.line}` : file;
   const rank = isMeasured(place.rank) ? `rank ${place.rank}` : "";
   const names = [place.name || place.kernel, rank].filter(Boolean).join(" ");
   return names || (place.phase ? (PHASES[place.phase]?.[0] ?? place.phase) : "");

@@ -65,6 +65,7 @@ export interface Verdict {
 /** Where something is: a line of code, or a kernel, rank, phase or component by name. */
 export interface Place {
   type: "place";
+  /** As it was recorded: relative to the working folder of the program, or absolute. */
   file?: string | null;
   line?: number | null;
   function?: string | null;
@@ -77,6 +78,8 @@ export interface Place {
   name?: string | null;
   /** The tab's view that shows it. */
   view?: string | null;
+  /** An absolute `file` as surfaces show it, such as "torch/nn/module.py" or "~/data.py". */
+  short_file?: string | null;
 }
 
 /** Figures side by side, or in text below each other. */

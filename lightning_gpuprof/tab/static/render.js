@@ -552,7 +552,7 @@ function placeLink(surface, place, finding) {
 function placeLabel(place) {
   if (place.file) {
     const source = place.source && h("code.source", null, shorten(place.source.trim(), 200));
-    return [h("code", null, shorten(placeName(place), 220)), source];
+    return [h("code", { title: place.file }, shorten(placeName(place), 220)), source];
   }
   if (place.kernel) return [h("code", { title: shorten(place.kernel, 1000) }, shortKernel(place.kernel))];
   const name = placeName(place);

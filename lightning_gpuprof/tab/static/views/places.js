@@ -1,5 +1,6 @@
 // From a finding to the view that shows its place: a rank, a line of memory, a range of the timeline, an operator.
 
+import { placeName } from "../format.js";
 import { rowOf } from "../render.js";
 
 /** @typedef {import("../payloads").Place} Place */
@@ -20,7 +21,7 @@ export async function goTo(context, place) {
   if (event) return context.go({ view: "timeline", trace: device.trace ?? undefined, view_ns: around(event) });
   const operators = await context.get("operators");
   const line = rowsOf(operators.sections, "lines").find((row) => isSameLine(row.where, place));
-  if (line) return context.go({ view: "operators", find: `${place.file}:${place.line}` });
+  if (line) return context.go({ view: "operators", find: placeName(place) });
   const row = place.file ? rowOf(place) : undefined;
   if (row) {
     row.classList.add("sought");
