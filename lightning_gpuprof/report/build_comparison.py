@@ -67,6 +67,10 @@ MIN_FIT_DIFFERENCE = 0.01
 UNEQUALLY_BUSY_FRAC = 0.2
 """The title says so if the runs waited for a core for shares of their time that differ by this."""
 DIFFERENCE = "relative to the base's value, or absolute where that is less"
+OTHER_START = (
+    "They differ from the first step on: the runs began with other weights or other data. To "
+    "compare values, call seed_everything(1) in both."
+)
 NO_OUTPUTS = (
     "No batch has recorded outputs in both runs: whether they compute the same is unknown. Record "
     "both with GpuProfCallback(outputs=True)."
@@ -563,7 +567,10 @@ def _values(result: Comparison, tolerance: float, *, lacking: str) -> Section:
         f"same within {tolerance:g} of their size"
     )
     rows = tuple(_value_row(value) for value in result.values)
-    return Section("values", title, "page", (Table("values", columns, rows),), note=note)
+    body: list[Table | Text] = [Table("values", columns, rows)]
+    if any(value.first_step == 0 for value in result.values):
+        body.append(Text((OTHER_START,)))
+    return Section("values", title, "page", tuple(body), note=note)
 
 
 def _value_row(value: ValueCheck) -> dict[str, Value]:

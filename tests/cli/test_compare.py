@@ -100,6 +100,12 @@ def test_too_few_steps_cannot_pass(make_session, write_run, capsys):
     assert "Too few steps to compare: 4 and 4" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("losses", "is_said"), [([2.0, 0.5], True), ([1.0, 0.9], False)])
+def test_values_that_differ_from_the_first_step_on_need_a_seed(two_runs, capsys, losses, is_said):
+    main(["compare", *two_runs(1.0, losses=losses)])
+    assert ("call seed_everything(1) in both" in capsys.readouterr().out) is is_said
+
+
 def test_losses_that_differ_can_fail_it(two_runs, capsys):
     base, new = two_runs(0.8, losses=(1.0, 0.6))
     assert main(["compare", base, new, "--fail-if-values-differ"]) == 1
@@ -304,6 +310,7 @@ def test_a_prediction_that_did_not_hold_comes_with_what_else_differs(
     new = make_session({"forward": 5 * MS}, records=[busy], loader=Loader(num_workers=0))
     main(["compare", *(write_run(run, name=name) for name, run in {"a": base, "b": new}.items())])
     out = " ".join(capsys.readouterr().out.split())
+    assert "But the new run waited 40% of its time for a free core" in out
     assert "training waited 0% of its time for a core before the change and 40% after it" in out
 
 
