@@ -3,6 +3,7 @@
 python benchmarks/reading/tab.py [--trace-mb 500] [--steps 1000000] [--runs 200]
 
 One run holds a million steps and a generated trace of 500 MB (plain JSON) that was analysed before.
+A log dir of 200 runs of 2,000 steps is opened at its newest run, and at the table of all runs.
 Requests go through TensorBoard's WSGI application, first with nothing loaded. Frames are drawn by
 headless Chromium without a GPU, each read back so that it is done.
 """
@@ -16,6 +17,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +40,7 @@ from werkzeug.test import Client
 
 from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LAYOUT_SUFFIX, plugin_dir, trace_name
-from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunEnd, RunStart
+from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.report.charts.layout_file import write_layout
 from lightning_gpuprof.tab.loader import GpuProfLoader
@@ -53,6 +56,9 @@ OPEN_S, AGAIN_S, START_MS, LIST_MS = 3.0, 1.0, 50.0, 1000.0
 """Opened for the first time since TensorBoard's start, and again: the run is kept then."""
 STARTS = 7
 FIRST_NUMBER = "return document.querySelector('.hero .big')"
+FIRST_ROW = "return document.querySelector('[data-table=runs] tbody tr')"
+STEPS_OF_MANY = 2_000
+"""Steps of each of many runs."""
 LAID_OUT = "return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1"
 REQUEST_BYTES = 200_000
 """As sent, which is compressed."""
@@ -109,11 +115,7 @@ def big_run(folder: Path, *, steps: int, trace_mb: float) -> dict[str, Any]:
 
 def many_runs(root: Path, count: int) -> None:
     for number in range(count):
-        writer = RecordWriter(str(root / f"run_{number:03d}"), rank=0)
-        start = {"schema_version": SCHEMA_VERSION, "session": 0, "stage": "fit", "rank": 0}
-        writer.write(RunStart(**start, started_unix_ns=number))
-        writer.write(RunEnd(status="finished", wall_ns=1, steps=0))
-        writer.flush()
+        write_run(str(root / f"run_{number:03d}"), STEPS_OF_MANY)
 
 
 def tensorboard(logdir: Path) -> Any:
@@ -122,8 +124,8 @@ def tensorboard(logdir: Path) -> Any:
     return application.TensorBoardWSGI([GpuProfLoader().load(context)])
 
 
-def ask(client: Client, name: str) -> dict[str, float]:
-    params = {} if name == "runs" else {"run": "."}
+def ask(client: Client, name: str, run: str = ".") -> dict[str, float]:
+    params = {} if name in ("runs", "run_table") else {"run": run}
     if name == "steps":
         params["buckets"] = OVERVIEW_BUCKETS
     if name == "timeline_cut":
@@ -156,6 +158,12 @@ def start_of_tensorboard(logdir: Path) -> dict[str, float]:
     return Spread.of(float(one.split()[-1]) * 1e3 for one in said).as_dict()
 
 
+def requests_of_many(logdir: Path, count: int) -> dict[str, dict[str, float]]:
+    """Ask for what opening the newest of many runs and then their table asks for, cold."""
+    client = Client(tensorboard(logdir))
+    return {name: ask(client, name, f"run_{count - 1:03d}") for name in (*OVERVIEW, "run_table")}
+
+
 class _Quiet(WSGIRequestHandler):
     def log(self, *_: Any) -> None:
         pass
@@ -178,24 +186,49 @@ return {median_ms: took[60], p95_ms: took[114], blocks: t.loader.blocks.start.le
 """
 
 
-def frames(logdir: Path) -> dict[str, Any] | None:
-    """Open the page in a browser and draw frames while panning; None without a browser."""
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        return None
+def has_browser() -> bool:
+    return bool(shutil.which("chromium") and shutil.which("chromedriver"))
+
+
+@contextmanager
+def opened(logdir: Path) -> Iterator[tuple[Browser, Callable[[str, str], float]]]:
+    """Yield a browser, and what returns the seconds from asking for a view to what it shows."""
     server = make_server("127.0.0.1", 0, tensorboard(logdir), threaded=True, request_handler=_Quiet)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.port}/data/plugin_entry.html?name=gpuprof"
     browser = Browser()
 
-    def opened_s(url: str, shown: str) -> float:
+    def opened_s(view: str, shown: str) -> float:
         begin = time.perf_counter()
-        browser.open(url)
+        browser.open(f"{base}#p.gpuprof.view={view}")
         browser.wait(shown)
         return time.perf_counter() - begin
 
     try:
-        overview_s, again_s = opened_s(base, FIRST_NUMBER), opened_s(base, FIRST_NUMBER)
-        timeline_s = opened_s(f"{base}#p.gpuprof.view=timeline", LAID_OUT)
+        browser.open("about:blank")  # the browser's own start is no part of the page
+        yield browser, opened_s
+    finally:
+        browser.close()
+        server.shutdown()
+
+
+def first_cards(logdir: Path) -> dict[str, float] | None:
+    """Open the newest of many runs and then their table; None without a browser."""
+    if not has_browser():
+        return None
+    with opened(logdir) as (_, opened_s):
+        overview_s = opened_s("overview", FIRST_NUMBER)
+        return {"overview_open_s": overview_s, "runs_open_s": opened_s("runs", FIRST_ROW)}
+
+
+def frames(logdir: Path) -> dict[str, Any] | None:
+    """Open the page in a browser and draw frames while panning; None without a browser."""
+    if not has_browser():
+        return None
+    with opened(logdir) as (browser, opened_s):
+        overview_s = opened_s("overview", FIRST_NUMBER)
+        again_s = opened_s("overview", FIRST_NUMBER)
+        timeline_s = opened_s("timeline", LAID_OUT)
         whole = browser.run(FRAMES)
         browser.run(
             "const t = document.querySelector('.tl-canvas').timeline;"
@@ -203,9 +236,6 @@ def frames(logdir: Path) -> dict[str, Any] | None:
         )
         time.sleep(1.0)
         part = browser.run(FRAMES)
-    finally:
-        browser.close()
-        server.shutdown()
     return {
         "overview_open_s": overview_s,
         "overview_again_s": again_s,
@@ -218,14 +248,27 @@ def frames(logdir: Path) -> dict[str, Any] | None:
 def judge(result: dict[str, Any]) -> list[bool]:
     """Hold what was measured against what the tab promises; not measured is left out."""
     asked = result["requests"]
+    many = result["requests_of_many"]
+    newest_s = sum(many[name]["ms"] for name in OVERVIEW) / 1e3
     largest = max(one["gzip_bytes"] for one in asked["cold"].values())
     values = [
         ("overview, requests s", asked["overview_ms"] / 1e3, OPEN_S),
         ("timeline, requests s", asked["timeline_ms"] / 1e3, OPEN_S),
         ("largest reply, bytes as sent", largest, REQUEST_BYTES),
         ("listing of many runs, ms", result["listing"]["ms"], LIST_MS),
+        (
+            "newest of many runs, requests s",
+            sum(many[name]["ms"] for name in OVERVIEW) / 1e3,
+            OPEN_S,
+        ),
+        ("table of many runs, request s", many["run_table"]["ms"] / 1e3, OPEN_S),
         ("added to TensorBoard's start, ms", result["start_added_ms"]["median"], START_MS),
     ]
+    if cards := result["first_cards_of_many"]:
+        values += [
+            ("newest of many runs in a browser, s", cards["overview_open_s"], OPEN_S),
+            ("table of many runs in a browser, s", cards["runs_open_s"], OPEN_S),
+        ]
     for key, name in (("frames_big", "big trace"), ("frames_200k", "200k events")):
         if frame := result[key]:
             drawn = frame["whole_trace"]
@@ -252,6 +295,8 @@ def main() -> int:
         result["requests"] = requests(one)
         many_runs(many, args.runs)
         result["listing"] = ask(Client(tensorboard(many)), "runs")
+        result["requests_of_many"] = requests_of_many(many, args.runs)
+        result["first_cards_of_many"] = first_cards(many)
         result["start_added_ms"] = start_of_tensorboard(many)
         result["frames_big"] = frames(one)
         small = Path(folder) / "small"
