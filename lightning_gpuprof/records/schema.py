@@ -66,10 +66,11 @@ NOT_STEADY = (
 """A step with any of these does not stand for the run."""
 
 
-class Column(msgspec.Struct, array_like=True, frozen=True):
+class Column(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A value for every step of a window, packed as `["i4", "<base64>"]`, little-endian.
 
-    The type is i4 if all values fit into it, else i8.
+    The type is i4 if all values fit into it, else i8. The garbage collector does not follow columns:
+    they are millions in a long run, and cannot be part of a cycle.
     """
 
     dtype: str
