@@ -69,8 +69,8 @@ NOT_STEADY = (
 class Column(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A value for every step of a window, packed as `["i4", "<base64>"]`, little-endian.
 
-    The type is i4 if all values fit into it, else i8. The garbage collector does not follow columns:
-    they are millions in a long run, and cannot be part of a cycle.
+    The type is i4 if all values fit into it, else i8. The garbage collector does not follow
+    columns: they are many in a long run, and cannot be part of a cycle.
     """
 
     dtype: str

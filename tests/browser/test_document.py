@@ -4,7 +4,7 @@ import pytest
 
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.document import Bars, Column, Figures, Table
-from lightning_gpuprof.report.format import shown
+from lightning_gpuprof.report.format import column_decimals, shown
 from lightning_gpuprof.report.html import render_html
 from lightning_gpuprof.report.load import load_report
 
@@ -81,7 +81,8 @@ def check_part(page, part):
         assert [row[0] for row in rows] == [bar.label for bar in part.bars]
         values = [shown(bar.value, part.unit) for bar in part.bars]
         assert all(value in row for row, value in zip(rows, values, strict=True))
-        fracs = [shown(bar.frac, "frac") for bar in part.bars if bar.frac is not None]
+        shares = [bar.frac for bar in part.bars if bar.frac is not None]
+        fracs = [shown(frac, "frac", column_decimals(shares, "frac")) for frac in shares]
         assert all(any(frac in row for row in rows) for frac in fracs)
     elif isinstance(part, Table):
         check_table(page, part)
@@ -89,12 +90,20 @@ def check_part(page, part):
 
 def check_table(page, table):
     columns = [column for column in table.columns if is_shown(column, table)]
+    decimals = {
+        column.key: column_decimals([row.get(column.key) for row in table.rows], column.unit)
+        for column in columns
+    }
     heads = f"[data-table='{table.id}'] thead button"
     assert texts(page, heads) == [column.label for column in columns]
     rows = page.browser.run(CELLS, f"[data-table='{table.id}'] tbody tr")
     assert rows or not table.rows
     shown_rows = [
-        tuple(shown(row.get(column.key), column.unit) for column in columns if is_number(column))
+        tuple(
+            shown(row.get(column.key), column.unit, decimals[column.key])
+            for column in columns
+            if is_number(column)
+        )
         for row in table.rows
     ]
     for cells in rows:

@@ -45,7 +45,7 @@ WHAT_EACH_VIEW_SAYS = {
         "overview": (".hero", "GPU busy\n100%"),
         "steps": (".card", "of 300"),
         "timeline": (".phases tr", "27.4%\t28.2 ms"),
-        "operators": (".meter", "Device busy\n98.5%"),
+        "operators": (".meter", "Device busy\n99%"),
         "roofline": CPU["roofline"],
         "memory": (".card", "rank 1 of the 2 that measured their memory has the least room"),
         "ranks": ("tbody tr", "9.40 ms\t500 \u00b5s"),

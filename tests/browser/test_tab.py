@@ -68,7 +68,7 @@ def test_every_phase_of_a_step_is_listed_with_its_share(page):
     page.open("char_lm/version_0")
     rows = page.rows(".phases")
     assert rows[0][0] == "Data wait"
-    assert rows[0][2:] == ["55%", "23.9 ms"]
+    assert rows[0][2:] == ["55.2%", "23.9 ms"]
     parts = page.browser.run(
         "return [...document.querySelectorAll('tr.part th')].map(e => e.innerText)"
     )
@@ -87,7 +87,7 @@ def test_lines_of_the_program_are_listed_with_what_they_take_of_a_step(page):
     # 90 of 100 samples of forward, give or take two standard errors of 3 %.
     low, high = (float(end) for end in re.match(r"([\d.]+) to ([\d.]+) ms", first[3]).groups())
     assert (low + high) / 2 == pytest.approx(0.9 * FORWARD_MS, rel=0.02)
-    assert (high - low) / 2 == pytest.approx(0.06 * FORWARD_MS, rel=0.1)
+    assert (high - low) / 2 == pytest.approx(0.06 * FORWARD_MS, abs=0.051)
     assert second[0].startswith("char_lm/model.py:44")
 
 
