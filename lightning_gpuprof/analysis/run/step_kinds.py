@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from lightning_gpuprof.analysis.chance import block_count, block_means
 from lightning_gpuprof.analysis.run.steady import step_flags
@@ -28,7 +29,7 @@ class StepKind:
     """Their share of all steps, timed by phase or not."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Blocks:
     """A time in the steps of a kind, as means of blocks of neighbouring steps.
 
@@ -42,6 +43,14 @@ class Blocks:
     count: int
     """How many steps of the kind were timed."""
     means_ns: Floats
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Blocks)
+            and (self.kind, self.per_step, self.count) == (other.kind, other.per_step, other.count)
+            and np.array_equal(self.means_ns, other.means_ns)
+        )
 
 
 def step_kinds(
