@@ -105,6 +105,6 @@ def profile_line(
     }
     rest = sums.pop("other")
     sums |= {**apart, "other": rest}
-    parts = [f"{label}: {percent(spent / whole)}" for label, spent in sums.items()]
+    parts = [f"{label}: {percent(spent / whole, decimals=1)}" for label, spent in sums.items()]
     total = f"total: {seconds(total_ns)}/{steps} {'step' if steps == 1 else 'steps'}"
     return f"[PROFILE] {' | '.join((*parts, total, *more))}"
