@@ -84,12 +84,12 @@ def profile_line(
 
     >>> profile_line({"data_wait": 1, "forward": 1, "backward": 1}, 3_000_000_000, 50, ["step 150"])
     ... # doctest: +NORMALIZE_WHITESPACE
-    '[PROFILE] data: 33% | fwd: 33% | bwd: 33% | h2d: 0% | opt: 0% | other: 0% | total:
+    '[PROFILE] data: 33.3% | fwd: 33.3% | bwd: 33.3% | h2d: 0.0% | opt: 0.0% | other: 0.0% | total:
     3.00s/50 steps | step 150'
     >>> profile_line({"forward": 60, "validation": 37, "callbacks": 3}, 3_000_000_000, 1)
     ... # doctest: +NORMALIZE_WHITESPACE
-    '[PROFILE] data: 0% | fwd: 60% | bwd: 0% | h2d: 0% | opt: 0% | validation: 37% | other:
-    3.0% | total: 3.00s/1 step'
+    '[PROFILE] data: 0.0% | fwd: 60.0% | bwd: 0.0% | h2d: 0.0% | opt: 0.0% | validation: 37.0% |
+    other: 3.0% | total: 3.00s/1 step'
     """
     whole = sum(phase_total_ns.values()) or 1
     apart = {
