@@ -25,7 +25,7 @@ from browser_driver import Browser
 
 PICTURES = {
     "overview": ("overview", "char_lm-before/version_0"),
-    "runs": ("runs", "char_lm-before/version_0"),
+    "runs": ("runs", "char_lm-before/version_0"),  # in a LOGDIR of few runs
     "steps": ("steps", "char_lm-before/version_0"),
     "timeline": ("timeline", "h100/reads-in-a-loop"),
     "operators": ("operators", "h100/fp32-products"),

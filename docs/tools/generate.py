@@ -107,6 +107,8 @@ READING = {
     "Each phase has a picture on a scale of its own: the means of both runs, with a line that "
     "spans where the mean lies 19 times in 20. A difference in green or red is beyond noise; a "
     "grey one is within noise, or rests on too few steps.",
+    "runs": "Every run below the log dir, with its first finding. Sort and filter them; select two "
+    "to compare.",
 }
 """How to read each picture of docs/tab, in the order to look at them."""
 

@@ -68,8 +68,10 @@ KEPT = (
     "outputs."
 )
 CLEARED = "self.outputs.clear()  # at the end of on_validation_epoch_end"
-LINE = "Most of it is {function}, {file}:{line}, `{source}`. {advice}"
-CHEAPER = "Make that cheaper first: on fewer values, on whole tensors, or once for all batches."
+LINE = "{advice} Most of it is {function}, {file}:{line}, `{source}`."
+CHEAPER = (
+    "Make {function} cheaper first: on fewer values, on whole tensors, or once for all batches."
+)
 SMALL = (
     "Validation's batches hold {samples}: larger ones do the work of a batch less often "
     "(batch_size={larger})."
@@ -156,7 +158,7 @@ def _remedies(
     if own is not None:
         remedies.append(_cheaper_line(samples, own, mean_ns))
     elif hook is not None:
-        remedies.append(Remedy(f"Most of it is {hook}: make that cheaper first."))
+        remedies.append(Remedy(f"Make {hook} cheaper first: it is most of it."))
     loader = run.start.validation_loader
     if loader is not None and loader.batch_size is not None and loader.batch_size <= FEW_SAMPLES:
         held = f"{loader.batch_size} {'sample' if loader.batch_size == 1 else 'samples'}"
@@ -199,7 +201,7 @@ def _cheaper_line(samples: HostLines, own: LineCount, mean_ns: int) -> Remedy:
         file=own.file,
         line=own.line,
         source=own.source,
-        advice=row.whole_advice if row is not None else CHEAPER,
+        advice=CHEAPER.format(function=own.named) if row is None else row.whole_advice,
     )
     lines = [
         line
