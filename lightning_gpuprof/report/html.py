@@ -182,6 +182,8 @@ _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(
     r"^export (?=(?:async )?(?:function\*?|class|const) (?P<name>\w+))", re.MULTILINE
 )
+_COMMENT = re.compile(r"^[ \t]*(?:/\*\*(?:[^*]|\*(?!/))*\*/|//[^\n]*)[ \t]*\n", re.MULTILINE)
+"""A comment that has its lines for itself; the file does not need it."""
 _LEFT = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 
 
@@ -215,7 +217,7 @@ def _wrap(name: str, text: str, numbers: dict[str, int]) -> str:
         return f"const {{{names}}} = m{numbers[_resolve(name, match[2])]};\n"
 
     exports = [match["name"] for match in _EXPORT.finditer(text)]
-    body = _EXPORT.sub("", _IMPORT.sub(imported, text))
+    body = _EXPORT.sub("", _IMPORT.sub(imported, _COMMENT.sub("", text)))
     if unknown := _LEFT.search(body):
         raise ValueError(f"{name} has a form that cannot be bundled: {unknown[0]}")
     returned = ", ".join(exports)

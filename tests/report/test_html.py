@@ -79,6 +79,15 @@ def test_modules_are_joined_in_the_order_they_need_each_other(tmp_path):
     assert script.index("// sub/b.js") < script.index("// a.js")
 
 
+def test_comments_with_lines_of_their_own_are_left_out(tmp_path):
+    comments = "/** What it does.\n * @param {string} a\n */\n", "  // why\n"
+    code = 'f("/*", a /* kept */);\n', "g(); // why\n"
+    (tmp_path / "a.js").write_text("".join((comments[0], code[0], comments[1], code[1])))
+    script = bundle(tmp_path, "a.js")
+    assert "".join(code) in script
+    assert "What it does" not in script
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
