@@ -96,7 +96,7 @@ def certainty(finding: Finding) -> str:
         return f"measured ({finding.measured})"
     tested = "interval not tested"
     if finding.coverage is not None:
-        tested = f"{_in_ten(finding.coverage)} such estimates held"
+        tested = _tested(finding.coverage)
     return f"{finding.confidence:.0%} sure of the cause, {tested}"
 
 
@@ -106,7 +106,12 @@ def brief_certainty(finding: Finding) -> str:
         return certainty(finding)
     if finding.coverage is None:
         return "not tested"
-    return f"{_in_ten(finding.coverage)} such estimates held"
+    return _tested(finding.coverage)
+
+
+def _tested(coverage: Coverage) -> str:
+    quieter = ", on quieter machines" if coverage.busier else ""
+    return f"{_in_ten(coverage)} such estimates held{quieter}"
 
 
 def _in_ten(coverage: Coverage) -> str:

@@ -10,6 +10,7 @@ from lightning_gpuprof.analysis.savings.conformal import BELOW, FLOOR, MOST_BELO
 from lightning_gpuprof.findings.calibrated import calibrated
 from lightning_gpuprof.findings.engine import MOST_FRAC
 from lightning_gpuprof.findings.model import Range, Severity
+from lightning_gpuprof.records.facts import CoreWait
 from lightning_gpuprof.report.document import Saving
 from lightning_gpuprof.report.finding_cards import finding_card
 
@@ -105,6 +106,13 @@ def test_a_card_says_how_often_such_estimates_held_and_by_which_pairs(
     assert basis in saving.basis
     assert saving.coverage_frac == frac
     assert saving.confidence == 1.0
+
+
+def test_a_busy_machine_is_not_what_the_pairs_were_measured_on(analyze):
+    run = analyze({"forward": STEP}, records=[CoreWait(wall_ns=100, queued_ns=40)])
+    (finding,) = calibrated([WAIT], run, Calibration(pairs(6 * MS)))
+    sentence = finding_card(finding, run).saving.sentence
+    assert sentence.endswith("9 in 10 such estimates held, on quieter machines")
 
 
 def test_a_document_of_an_earlier_version_has_no_coverage(run):

@@ -44,11 +44,13 @@ class Coverage:
         held: The pairs whose measured step lay in the interval that the others give.
         count: All pairs.
         pooled: Whether pairs of all kinds were taken, for want of pairs of the kind.
+        busier: Whether the estimate is of a busier machine than any of the pairs.
     """
 
     held: int
     count: int
     pooled: bool
+    busier: bool = False
 
     @property
     def frac(self) -> float:
@@ -204,9 +206,11 @@ class Calibration(Struct, frozen=True, forbid_unknown_fields=True):
         if len(others) < OWN_PAIRS or all(pair.kind != kind for pair in of_device):
             return estimate.of_model
         pooled = len(own) < OWN_PAIRS
-        scores = sorted(pair.score for pair in (others if pooled else own))
+        chosen = others if pooled else own
+        scores = sorted(pair.score for pair in chosen)
         least_ns, most_ns = estimate.within(max(0.0, bound(scores)))
-        return StepAfter(least_ns, most_ns, Coverage(held(scores), len(scores), pooled))
+        busier = estimate.busy_frac > max(pair.busy_frac for pair in chosen)
+        return StepAfter(least_ns, most_ns, Coverage(held(scores), len(scores), pooled, busier))
 
 
 def bound(scores: Sequence[float]) -> float:
