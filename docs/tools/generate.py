@@ -136,6 +136,7 @@ def reading_page() -> str:
             limit = f"{side} {quantity(question.figure, question.limit)}"
             names = (*question.findings, *question.findings_in_phases)
             linked = ", ".join(f"[{name}](findings.md#{name})" for name in names)
+            linked = "all that are worth a change" if question.any_change else linked
             lines.append(f"{question.question} | {limit} | {linked} | {question.look}")
         lines += [""] if asked else []
     return "\n".join(lines)

@@ -2,17 +2,16 @@
 
 import argparse
 import os
-from glob import glob
 from typing import Any
 
 from lightning_gpuprof.cli.arguments import add_form
 from lightning_gpuprof.cli.output import write_document, write_json
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.records.files import PLUGIN_DIR
+from lightning_gpuprof.records.files import top_runs
 from lightning_gpuprof.records.span import split_span
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.charts.registry import NEEDS_MORE, PAGES, VIEWS, find_view
-from lightning_gpuprof.report.load import load_report, resolve_run
+from lightning_gpuprof.report.load import load_report, resolve_run, written_ns
 from lightning_gpuprof.report.stored_analysis import analyse_traces
 
 _ONE_RUN_VIEWS = sorted({*VIEWS, *PAGES} - set(NEEDS_MORE))
@@ -74,13 +73,8 @@ def _default_run() -> str:
     """Return Lightning's usual folder of logs; if that is missing, the newest run nearby."""
     if os.path.isdir(DEFAULT_LOGS):
         return DEFAULT_LOGS
-    records = [
-        path
-        for depth in range(1, NEARBY_DEPTH + 1)
-        for path in glob(os.path.join(*["*"] * depth, PLUGIN_DIR, "rank*.jsonl"))
-    ]
-    newest = max(records, key=os.path.getmtime, default=None)
-    return DEFAULT_LOGS if newest is None else newest.partition(f"{os.sep}{PLUGIN_DIR}")[0]
+    newest = max(top_runs(os.curdir, most_depth=NEARBY_DEPTH), key=written_ns, default=None)
+    return DEFAULT_LOGS if newest is None else os.path.normpath(newest)
 
 
 def _view(path: str, name: str, session: int | None) -> Any:

@@ -50,14 +50,13 @@ def estimate_of(finding: Finding, run: RunResults) -> Estimate | None:
     base_ns, saving = step_of(finding, run), finding.saving_ns
     if not base_ns or not saving.high:
         return None
-    wait = run.facts.core_wait
     kept_ns = (1 - MOST_FRAC) * base_ns
     return Estimate(
         step_ns=base_ns,
         least_ns=max(kept_ns, base_ns - saving.high),
         likely_ns=max(kept_ns, base_ns - finding.likely_ns),
         most_ns=max(kept_ns, base_ns - saving.low),
-        busy_frac=0.0 if wait is None else wait.busy_frac,
+        busy_frac=run.facts.busy_frac,
     )
 
 

@@ -85,7 +85,7 @@ def step_of(finding: Finding, run: RunResults) -> int | None:
     It is the steady step, or the mean step including the time between epochs if the saving lies
     there, unless the finding names another.
     """
-    if finding.of_step_ns and run.step_ns:
+    if finding.of_step_ns:
         return finding.of_step_ns
     return run.step_ns if finding.when is When.IN_STEPS else run.fit_step_ns
 
@@ -128,8 +128,7 @@ def _waited_frac(run: RunResults) -> float:
     A cause takes less by so much where cores are free, so at least the rest of it is saved. On a
     GPU the times that are saved are the device's.
     """
-    wait = run.facts.core_wait
-    return wait.busy_frac if wait is not None and not run.on_gpu else 0.0
+    return 0.0 if run.on_gpu else run.facts.busy_frac
 
 
 def severity_of(finding: Finding, saving: Range, run: RunResults) -> Severity:

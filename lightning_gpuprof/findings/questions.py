@@ -41,6 +41,7 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         findings: Ids of the findings that answer the question.
         phases: Phases that the question is about; empty where it is about something else.
         findings_in_phases: Ids of findings that answer it if they name one of these phases.
+        any_change: Whether every finding that is worth a change answers it.
         look: Where to look if no finding answers it, as a noun phrase after "look at".
         lacks: What is missing if the figure was not measured.
     """
@@ -54,15 +55,13 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     findings: tuple[str, ...] = ()
     phases: tuple[Phase, ...] = ()
     findings_in_phases: tuple[str, ...] = ()
+    any_change: bool = False
     look: str
     lacks: str
 
     def is_answered_by(self, finding: Finding) -> bool:
-        """Return whether a finding says what to change about what the question asks.
-
-        That the time is spread over phases is answered by every finding that is worth a change.
-        """
-        if finding.id in self.findings or (self.id == LAST_OF_PHASES and finding.worth_a_change):
+        """Return whether a finding says what to change about what the question asks."""
+        if finding.id in self.findings or (self.any_change and finding.worth_a_change):
             return True
         named = {place.phase for place in finding.places}
         return finding.id in self.findings_in_phases and any(

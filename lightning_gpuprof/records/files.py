@@ -173,9 +173,9 @@ def written_whole(path: str) -> Iterator[str]:
         raise
 
 
-def top_runs(root: str) -> list[str]:
+def top_runs(root: str, *, most_depth: int | None = None) -> list[str]:
     """Return the runs at or under a folder, without evaluations in the folder of a fit."""
-    runs = list(find_runs(root))
+    runs = list(find_runs(root, most_depth=most_depth))
     inner = {os.path.join(run, name) for run in runs for name in ("validate", "test", "predict")}
     return [run for run in runs if run not in inner]
 
@@ -188,9 +188,10 @@ def newest_trace(root: str) -> str | None:
     return max(written, key=os.path.getmtime, default=None)
 
 
-def find_runs(root: str, *, traces: bool = False) -> Iterator[str]:
+def find_runs(root: str, *, traces: bool = False, most_depth: int | None = None) -> Iterator[str]:
     """Yield the log dirs at or under a folder that hold record files, or with `traces` also traces.
 
+    With `most_depth`, only those that lie at most so many folders below it.
     Links are followed, as TensorBoard does. A folder that is reached twice is yielded once, under
     its own path if that is below `root`.
     """
@@ -203,6 +204,8 @@ def find_runs(root: str, *, traces: bool = False) -> Iterator[str]:
         visited.add(real)
         names = sorted(name for name in subfolders if name != "plugins")
         subfolders[:] = sorted(names, key=lambda name: os.path.islink(os.path.join(folder, name)))
+        if most_depth is not None and folder[len(root) :].count(os.sep) >= most_depth:
+            subfolders.clear()
         with suppress(OSError):  # a folder that may not be read is left out
             if record_files(folder) or (traces and any(map(is_trace, files))):
                 yield folder

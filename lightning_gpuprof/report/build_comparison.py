@@ -53,7 +53,7 @@ from lightning_gpuprof.report.phase_tables import (
     ordered_phases,
     phase_multiples,
 )
-from lightning_gpuprof.report.predictions import predictions, predictions_section
+from lightning_gpuprof.report.predictions import checked_prediction, prediction_section
 from lightning_gpuprof.report.run.answer import BASES
 from lightning_gpuprof.report.run.places import place_of_line
 from lightning_gpuprof.units import percent
@@ -171,12 +171,11 @@ def comparison_sentence(result: Comparison) -> str:
 
     If the models differ, it calls neither run faster: the cause would not be your change.
     """
-    sentence, other = _change_sentence(result), result.other_model
+    other = result.other_model
     if not other:
-        return sentence
+        return _change_sentence(result)
     models = [f"{fact.name} {_number(fact.base)} -> {_number(fact.new)}" for fact in other]
-    sentence = sentence.removeprefix("faster: ").removeprefix("slower: ")
-    return f"another model ({', '.join(models)}): {sentence}"
+    return f"another model ({', '.join(models)}): {_change_sentence(result, says_faster=False)}"
 
 
 def several_sentence(results: Sequence[Comparison]) -> str:
@@ -250,8 +249,8 @@ def _sections(base: Report, new: Report, result: Comparison, tolerance: float) -
     if result.differs:
         yield _differs(result)
     gone = () if base.run == new.run else gone_findings(base, new)
-    if checked := predictions(base.results, new.results, result, gone):
-        yield predictions_section(checked)
+    if checked := checked_prediction(base.results, new.results, result, gone):
+        yield prediction_section(checked)
     if figures := compared_figures(base, new, result):
         note = "figures that both runs have, and the goal of each"
         table = before_after_table(figures)
@@ -289,8 +288,7 @@ def _verdict(base: Report, new: Report, result: Comparison) -> Section:
 
 def _unequally_busy(base: Report, new: Report) -> str:
     """Say which run had a busier machine, which may be the whole difference; empty if neither."""
-    waits = {"base": base.results.facts.core_wait, "new": new.results.facts.core_wait}
-    shares = {side: wait.busy_frac if wait is not None else 0.0 for side, wait in waits.items()}
+    shares = {"base": base.results.facts.busy_frac, "new": new.results.facts.busy_frac}
     side = max(shares, key=lambda side: shares[side])
     if max(shares.values()) - min(shares.values()) < UNEQUALLY_BUSY_FRAC:
         return ""
@@ -320,9 +318,8 @@ def _warnings(base: Report, new: Report, result: Comparison) -> Iterator[str]:
             "the host ran ahead of it."
         )
     for side, report in sides.items():
-        wait = report.results.facts.core_wait
-        if wait is not None and wait.busy_frac:
-            yield f"The {side} run waited {percent(wait.frac)} of its time for a free core."
+        if busy_frac := report.results.facts.busy_frac:
+            yield f"The {side} run waited {percent(busy_frac)} of its time for a free core."
     if result.compiling_left_out is not None:
         yield (
             "The verdict leaves out the time of torch.compile, because "
@@ -715,18 +712,28 @@ def _own_figures(report: Report) -> dict[str, Value]:
     }
 
 
-def _change_sentence(result: Comparison) -> str:
-    """Say how the whole fit changed, and how a steady step did if that differs."""
+def _change_sentence(result: Comparison, *, says_faster: bool = True) -> str:
+    """Say how the whole fit changed, and how a steady step did if that differs.
+
+    With `says_faster` it begins with `faster:` or `slower:`, if one is sure.
+    """
     fit, step = result.fit_change, result.change
     if fit is None or step is None or abs(fit.middle - step.middle) < MIN_FIT_DIFFERENCE:
-        return _interval_sentence(result, fit, result.verdict, "")
-    whole = _interval_sentence(result, fit, result.verdict, " of the whole fit")
-    steps = _interval_sentence(result, step, result.step_verdict, "")
-    return f"{whole}; steps alone: {steps.removeprefix('faster: ').removeprefix('slower: ')}"
+        return _interval_sentence(result, fit, result.verdict, says_faster=says_faster)
+    whole = _interval_sentence(
+        result, fit, result.verdict, " of the whole fit", says_faster=says_faster
+    )
+    steps = _interval_sentence(result, step, result.step_verdict, says_faster=False)
+    return f"{whole}; steps alone: {steps}"
 
 
 def _interval_sentence(
-    result: Comparison, change: ChangeInterval | None, outcome: Outcome, of: str
+    result: Comparison,
+    change: ChangeInterval | None,
+    outcome: Outcome,
+    of: str = "",
+    *,
+    says_faster: bool,
 ) -> str:
     if change is None:
         return f"too few steps to compare: {result.base_steps} and {result.new_steps}"
@@ -746,7 +753,8 @@ def _interval_sentence(
     word, less, times = "slow", "more", 1 + change.middle
     if outcome is Outcome.FASTER:
         word, less, times = "fast", "less", 1 / (1 + change.middle)
-    return f"{word}er: {middle}% {less} time {per}{of} ({low}-{high}%), {times:.3g} times as {word}"
+    lead = f"{word}er: " if says_faster else ""
+    return f"{lead}{middle}% {less} time {per}{of} ({low}-{high}%), {times:.3g} times as {word}"
 
 
 def _number(value: object) -> str:

@@ -161,9 +161,9 @@ def _name_widths(
     fixed = sum(natural[key] for key in others) + texts + GAP * (len(columns) - 1) + 2
     widths = {key: min(natural[key], LINE_WIDTH if key in places else width) for key in names}
     while sum(widths.values()) + fixed > width and any(n > LEAST_NAME for n in widths.values()):
-        widest, *others = sorted(widths, key=lambda key: -widths[key])
+        widest, *narrower = sorted(widths, key=lambda key: -widths[key])
         excess = sum(widths.values()) + fixed - width
-        wider = widths[widest] - max((widths[key] for key in others), default=LEAST_NAME)
+        wider = widths[widest] - max((widths[key] for key in narrower), default=LEAST_NAME)
         widths[widest] = max(LEAST_NAME, widths[widest] - min(excess, max(1, wider)))
     return widths
 

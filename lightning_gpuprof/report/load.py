@@ -59,7 +59,7 @@ def _newest_run(path: str, fs: FileSystem) -> tuple[str, tuple[str, ...]]:
         return path, ()
     if not (runs := top_runs(path)):
         return path, ()
-    newest = max(runs, key=_written_ns)
+    newest = max(runs, key=written_ns)
     notice = f"{path} holds {len(runs)} runs; this is the newest, {newest}."
     return newest, (notice,) * (len(runs) > 1)
 
@@ -77,7 +77,8 @@ def _started_unix_ns(run: str) -> int:
     return 0
 
 
-def _written_ns(run: str) -> int:
+def written_ns(run: str) -> int:
+    """Return when a run's records were last written, in ns since 1970; 0 if it has none."""
     with suppress(OSError):
         return max(os.stat(file).st_mtime_ns for file in record_files(run).values())
     return 0

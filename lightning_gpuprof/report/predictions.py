@@ -7,7 +7,6 @@ from typing import Literal
 from lightning_gpuprof.analysis.compare.compare import Comparison
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, When
-from lightning_gpuprof.records.facts import BUSY_FRAC
 from lightning_gpuprof.report.change_tables import large_changes
 from lightning_gpuprof.report.document import Column, Interval, Section, Table, Text, Value
 from lightning_gpuprof.report.labels import phase_label
@@ -55,48 +54,39 @@ class Prediction:
         return "saved less" if self.measured.high < self.predicted.low else "held"
 
 
-def predictions(
+def checked_prediction(
     base: RunResults, new: RunResults, result: Comparison, gone: Sequence[Finding]
-) -> tuple[Prediction, ...]:
-    """Return the predictions of findings that are gone, if the comparison can check them.
+) -> Prediction | None:
+    """Return what findings that are gone predicted together; None if that cannot be checked.
 
-    Savings in steps are compared with the steady step, all others with the whole fit. Nothing can
-    be checked if the models or the batch sizes differ.
+    Savings in steps are compared with the steady step, and with the whole fit if one of them lies
+    elsewhere. Nothing can be checked if the models or the batch sizes differ.
     """
     if result.per_sample or result.other_model:
-        return ()
-    in_steps = [finding for finding in gone if finding.when is When.IN_STEPS]
-    also_between = [finding for finding in gone if finding.when is not When.IN_STEPS]
-    measured = [
-        (in_steps, result.change, result.steps.mean_ns.base),
-        (also_between, result.fit_change, result.steps.whole_fit_ns.base),
-    ]
-    if in_steps and also_between:  # their changes were made together
-        measured = [(list(gone), result.fit_change, result.steps.whole_fit_ns.base)]
-    checked = []
-    for findings, change, base_ns in measured:
-        claiming = [finding for finding in findings if finding.saving_ns.high]
-        if claiming and change is not None and base_ns:
-            checked.append(
-                Prediction(
-                    names=tuple(finding.id for finding in claiming),
-                    predicted=Interval(
-                        sum(finding.saving_ns.low for finding in claiming),
-                        sum(finding.saving_ns.high for finding in claiming),
-                    ),
-                    measured=Interval(round(-change.high * base_ns), round(-change.low * base_ns)),
-                    reasons=_reasons(base, new, result),
-                    unpredicted=_other_phases(result, claiming),
-                )
-            )
-    return tuple(checked)
+        return None
+    change, base_ns = result.fit_change, result.steps.whole_fit_ns.base
+    if all(finding.when is When.IN_STEPS for finding in gone):
+        change, base_ns = result.change, result.steps.mean_ns.base
+    claiming = [finding for finding in gone if finding.saving_ns.high]
+    if not claiming or change is None or not base_ns:
+        return None
+    return Prediction(
+        names=tuple(finding.id for finding in claiming),
+        predicted=Interval(
+            sum(finding.saving_ns.low for finding in claiming),
+            sum(finding.saving_ns.high for finding in claiming),
+        ),
+        measured=Interval(round(-change.high * base_ns), round(-change.low * base_ns)),
+        reasons=_reasons(base, new, result),
+        unpredicted=_other_phases(result, claiming),
+    )
 
 
 def _reasons(base: RunResults, new: RunResults, result: Comparison) -> tuple[str, ...]:
     reasons = []
     waits = [run.facts.core_wait for run in (base, new)]
-    shares = [0.0 if wait is None else wait.frac for wait in waits]
-    if max(shares) >= BUSY_FRAC:
+    if base.facts.busy_frac or new.facts.busy_frac:
+        shares = [0.0 if wait is None else wait.frac for wait in waits]
         of_base, of_new = map(percent, shares)
         reasons.append(
             f"the machine was busy: training waited {of_base} of its time for a core before the "
@@ -128,31 +118,26 @@ def _other_phases(result: Comparison, findings: Sequence[Finding]) -> tuple[str,
     )[:3]
 
 
-def predictions_section(checked: Sequence[Prediction]) -> Section:
-    """Return the predictions as a table; the reasons follow where a prediction did not hold."""
+def prediction_section(prediction: Prediction) -> Section:
+    """Return the prediction as a table; the reasons follow if it did not hold."""
     columns = (
         Column("name", "Finding", "code"),
         Column("predicted", "Predicted", "ns"),
         Column("measured", "Measured", "ns"),
         Column("outcome", "Prediction", "text"),
     )
-    rows: tuple[dict[str, Value], ...] = tuple(
-        {
-            "name": ", ".join(prediction.names),
-            "predicted": prediction.predicted,
-            "measured": prediction.measured,
-            "outcome": prediction.outcome,
-        }
-        for prediction in checked
-    )
-    missed = [prediction for prediction in checked if prediction.outcome != "held"]
-    reasons = missed[0].reasons if missed else ()
-    body: list[Table | Text] = [Table("predictions", columns, rows)]
-    unpredicted = dict.fromkeys(text for prediction in checked for text in prediction.unpredicted)
-    if unpredicted:
-        changes = ", ".join(unpredicted)
+    row: dict[str, Value] = {
+        "name": ", ".join(prediction.names),
+        "predicted": prediction.predicted,
+        "measured": prediction.measured,
+        "outcome": prediction.outcome,
+    }
+    body: list[Table | Text] = [Table("predictions", columns, (row,))]
+    if prediction.unpredicted:
+        changes = ", ".join(prediction.unpredicted)
         body.append(Text((f"Not predicted, and part of what was measured: {changes} per step.",)))
-    if reasons:
-        body.append(Text((f"What else may explain the difference: {'; '.join(reasons)}.",)))
+    if prediction.reasons and prediction.outcome != "held":
+        reasons = "; ".join(prediction.reasons)
+        body.append(Text((f"What else may explain the difference: {reasons}.",)))
     note = "time saved per step by all changes together"
     return Section("predictions", "Predicted and measured", "first", tuple(body), note=note)

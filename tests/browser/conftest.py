@@ -180,3 +180,10 @@ def file_page(chromium):
     for page, url in opened:
         assert page.complaints() == []
         assert [one for one in chromium.take_requests() if not one.startswith(url)] == []
+
+
+@pytest.fixture
+def screen(page):
+    """Shows the page on a screen of a width, which may be a phone's."""
+    yield lambda width: page.browser.emulate_size(width, 900)
+    page.browser.forget_size()

@@ -32,13 +32,6 @@ return [...names].filter(name => {
 OVERFLOWS = "return document.documentElement.scrollWidth > innerWidth"
 
 
-@pytest.fixture
-def screen(page):
-    """Shows the page on a screen of a width, which may be a phone's."""
-    yield lambda width: page.browser.emulate_size(width, 900)
-    page.browser.forget_size()
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [420, 900, 1360])
 def test_each_phase_is_a_picture_on_its_own_scale_and_noise_is_grey(page, screen, width, theme):

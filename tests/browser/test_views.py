@@ -170,13 +170,6 @@ CURRENT_TAB_IS_IN_VIEW = (
 CUT_TABLES = "return [...document.querySelectorAll('.scroll[data-cut]')].map(e => e.ariaLabel)"
 
 
-@pytest.fixture
-def screen(page):
-    """Shows the page on a screen of a width, which may be a phone's."""
-    yield lambda width: page.browser.emulate_size(width, 900)
-    page.browser.forget_size()
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [420, 900, 1360, 2560])
 @pytest.mark.parametrize("run", ["h100/fp32-products", "two_ranks"])

@@ -50,6 +50,11 @@ class RecordedFacts:
     probe_failures: tuple[ProbeDisabled, ...] = ()
     """Recorders of all ranks that failed and were switched off."""
 
+    @property
+    def busy_frac(self) -> float:
+        """The share of training in which its thread waited for a core; 0 if that was usual."""
+        return 0.0 if self.core_wait is None else self.core_wait.busy_frac
+
 
 def recorded_facts(session: Session, same_on_ranks: Iterable[Session]) -> RecordedFacts:
     """Collect a session's facts; `same_on_ranks` is the session on every rank that has it."""

@@ -48,6 +48,7 @@ from lightning_gpuprof.findings.grade import FEW_SAMPLES, FEWER, WARNING_FRAC, s
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
 from lightning_gpuprof.findings.operators import operators
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.phases import FETCHES, LOADER_HOOKS, Phase
 from lightning_gpuprof.units import duration, percent
@@ -198,7 +199,7 @@ def _cheaper_line(samples: HostLines, own: LineCount, mean_ns: int) -> Remedy:
     row = next((row for row in (*tables.computing, *tables.loading) if row.fits(own)), None)
     advice = LINE.format(
         function=own.named,
-        file=own.file,
+        file=short_path(own.file),
         line=own.line,
         source=own.source,
         advice=CHEAPER.format(function=own.named) if row is None else row.whole_advice,

@@ -48,6 +48,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
 )
 from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.paths import short_path
 from lightning_gpuprof.units import duration, quantity
 
 EFFORT = Effort(Horizon.QUICK, "what begins at one step is bounded or done less often", "none")
@@ -149,7 +150,7 @@ def _advice(cause: SlowDownCause) -> str:
     text = ""
     if line is not None:
         text = LINE.format(
-            file=line.file,
+            file=short_path(line.file),
             line=line.line,
             source=line.source,
             during=duration(cause.line_during_ns),
