@@ -7,8 +7,10 @@ the proportions of the timed steps, so that the means of all phases add up to th
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 from lightning_gpuprof.analysis.run.steady import step_flags
+from lightning_gpuprof.analysis.run.step_kinds import StepKind, step_kinds
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import EXPERIMENT, Phase
 from lightning_gpuprof.records.reader import Session
@@ -127,6 +129,11 @@ class UntimedPhases:
         ]
         sample_ns += sum(int(column[self._sample].sum()) for column in self._own_calls)
         self._per_sampled_ns = max(0, rest_ns) / sample_ns if sample_ns else 0.0
+
+    @cached_property
+    def kinds(self) -> tuple[StepKind, ...]:
+        """The kinds of the steady steps, timed by phase or not."""
+        return step_kinds(self.session, self.steady, self.spans)
 
     def estimated_ns(self, key: str, column: Int64) -> int:
         """Return a phase's or part's estimated time in untimed steps; 0 if it is measured."""

@@ -1,11 +1,10 @@
 """Where the time goes: by phase, and within a phase by callback, logger and region."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.every_step import UntimedPhases, timed_in_every_step
 from lightning_gpuprof.analysis.run.steady import EARLY, error_of_mean_frac, median
-from lightning_gpuprof.analysis.run.step_kinds import Blocks, StepKind, blocks_of, step_kinds
+from lightning_gpuprof.analysis.run.step_kinds import Blocks, blocks_of
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -70,7 +69,6 @@ def phase_split(untimed: UntimedPhases) -> dict[Phase, PhaseStats]:
     outside = _outside_by(session, parts=False)
     measured = [phase for phase in Phase if phase.value in session.start.phases]
     columns = {phase: session.phase_ns(phase) for phase in measured}
-    kinds = step_kinds(session, untimed.steady, untimed.spans)
     totals = {
         phase: _in_steps(phase.value, columns[phase], untimed) + outside.get(phase.value, 0)
         for phase in measured
@@ -82,7 +80,7 @@ def phase_split(untimed: UntimedPhases) -> dict[Phase, PhaseStats]:
             total_ns=totals[phase],
             outside_ns=outside.get(phase.value, 0),
             frac=totals[phase] / whole,
-            per_step=_per_step(phase.value, columns[phase], untimed, kinds),
+            per_step=_per_step(phase.value, columns[phase], untimed),
         )
         for phase in measured
     }
@@ -93,7 +91,6 @@ def part_split(untimed: UntimedPhases) -> tuple[Part, ...]:
     session = untimed.session
     outside = _outside_by(session, parts=True)
     columns = part_columns(session)
-    kinds = step_kinds(session, untimed.steady, untimed.spans)
     parts = []
     for key in dict.fromkeys([*columns, *outside]):
         phase, _, name = key.partition("/")
@@ -107,7 +104,7 @@ def part_split(untimed: UntimedPhases) -> tuple[Part, ...]:
                 total_ns=_in_steps(key, column, untimed) + outside.get(key, 0),
                 outside_ns=outside.get(key, 0),
                 active_steps=0 if column is None else int((column > 0).sum()),
-                per_step=_per_step(key, column, untimed, kinds),
+                per_step=_per_step(key, column, untimed),
             )
         )
     return tuple(sorted(parts, key=lambda part: -part.total_ns))
@@ -122,9 +119,7 @@ def part_columns(session: Session) -> dict[str, Int64]:
     }
 
 
-def _per_step(
-    key: str, column: Int64 | None, untimed: UntimedPhases, kinds: Sequence[StepKind]
-) -> PerStep | None:
+def _per_step(key: str, column: Int64 | None, untimed: UntimedPhases) -> PerStep | None:
     """Return the figures of a phase or part; `key` is `<phase>` or `<phase>/<name>`."""
     session, steady = untimed.session, untimed.steady
     if column is None or not session.steps:
@@ -143,7 +138,7 @@ def _per_step(
         early_ns=median(chosen[:EARLY]),
         active_frac=float((chosen > 0).mean()),
         error_frac=error_of_mean_frac(chosen),
-        blocks=blocks_of(chosen, kinds),
+        blocks=blocks_of(chosen, untimed.kinds),
     )
 
 
