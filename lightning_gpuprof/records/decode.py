@@ -112,9 +112,18 @@ def decoded(decoder: msgspec.json.Decoder[_T], text: bytes) -> _T:
     except RecursionError:
         raise UnreadableError(f"it is nested deeper than {MOST_NESTING} levels") from None
     except (msgspec.MsgspecError, ValueError, OverflowError) as error:
-        raise UnreadableError(f"{error!s:.300}") from error
+        raise UnreadableError(f"{_encoding_error(text) or error!s:.300}") from error
     check_values(value, "it")
     return value
+
+
+def _encoding_error(text: bytes) -> str | None:
+    """Say where a text is not UTF-8, which msgspec before 0.23 says too; None if it is."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return str(error)
+    return None
 
 
 def typed(value: Any, kind: type[_T]) -> _T:

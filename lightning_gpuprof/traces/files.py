@@ -1,5 +1,6 @@
 """Reads files in blocks or as a whole, unpacks gzip, and parses CSV."""
 
+import codecs
 import csv
 import io
 import os
@@ -179,6 +180,22 @@ def csv_rows(text: str | Iterator[str]) -> Iterator[list[str] | None]:
         if row is None:
             return
         yield row
+
+
+def is_utf8(text: bytes | bytearray) -> bool:
+    r"""Return whether a text of any length is UTF-8, without a copy of it as `str`.
+
+    >>> is_utf8("é".encode()), is_utf8(b"\xff")
+    (True, False)
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(text), BLOCK_BYTES):
+            decoder.decode(text[start : start + BLOCK_BYTES])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def csv_header(head: bytes) -> frozenset[str]:

@@ -12,7 +12,7 @@ import msgspec
 
 from lightning_gpuprof.traces.amd.rocprofv3_csv import call_category, direction_of
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
-from lightning_gpuprof.traces.files import read_file
+from lightning_gpuprof.traces.files import is_utf8, read_file
 from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
@@ -44,7 +44,11 @@ def read(path: str, options: ReadOptions) -> Timeline:
 def _decoded(text: bytearray) -> Record:
     try:
         return msgspec.json.decode(text, type=Record)
-    except UnicodeDecodeError:  # a name that is not UTF-8; as a str the text may take four times
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        # From 0.23 on, msgspec raises the same for a name that is not UTF-8 and for other damage.
+        if is_utf8(text):
+            raise
+        # As a str the text may take four times the memory.
         return msgspec.json.decode(text.decode("utf-8", "replace"), type=Record)
 
 
